@@ -1,0 +1,1 @@
+"""The `lucid` command: one file per command group."""

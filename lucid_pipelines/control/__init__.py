@@ -1,0 +1,1 @@
+"""The live control loop as plain functions: intake, scheduling pass, dispatch, reconciliation, explanation."""

@@ -1,0 +1,1 @@
+"""Words of the field as frozen types: no I/O, no imports from the rest of the project."""

@@ -1,0 +1,142 @@
+"""What a user asks for, and what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from lucid_pipelines.domain.cluster import Placement
+from lucid_pipelines.domain.states import AttemptState, Cause, JobState, Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """A request to train: checked at the edge, never changed afterwards.
+
+    Attributes:
+        command: argument vector; no shell is involved unless the user names one.
+        env: variables added to the job's environment.
+        snapshot_digest: content address of the code (``sha256:…``); ``None`` until it is sealed.
+        workdir: directory inside the snapshot in which the command starts, relative.
+        idempotency_key: two submissions with the same key are one job.
+        never_restart: the recovery policy leaves the job alone (R-6).
+        amp: whether the user declares mixed precision; ``None`` = not said.
+        long_cold_start: whether start-up exceeds the profiling window.
+    """
+
+    name: str
+    user: str
+    vc: str
+    gpus: int
+    command: tuple[str, ...]
+    env: tuple[tuple[str, str], ...] = ()
+    workdir: str = "."
+    snapshot_digest: str | None = None
+    source_dir: str | None = None
+    idempotency_key: str | None = None
+    never_restart: bool = False
+    amp: bool | None = None
+    long_cold_start: bool = False
+    grace_s: float = 10.0
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A predicted duration and what it rests on. Never a kill limit (R-29).
+
+    Attributes:
+        duration_s: expected run time on exclusive GPUs; ``None`` = no evidence at all.
+        low_s, high_s: interval at ``coverage_frac``.
+        basis: the rung of the fall-back ladder that answered, e.g. ``user_mean``.
+        evidence_job_ids: past jobs that it rests on, newest first (bounded).
+        sample_count: how many past jobs in all.
+    """
+
+    duration_s: float | None
+    basis: str
+    low_s: float | None = None
+    high_s: float | None = None
+    coverage_frac: float | None = None
+    evidence_job_ids: tuple[str, ...] = ()
+    sample_count: int = 0
+    model_version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What a job needs from a GPU, measured over a steady window. Unknown is ``None``."""
+
+    gpu_util_pct: float | None = None
+    memory_util_pct: float | None = None
+    memory_peak_mib: float | None = None
+    window_s: float | None = None
+    sample_count: int = 0
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExitRecord:
+    """How an attempt's command ended, as its wrapper wrote it: the only source of truth (R-2).
+
+    Attributes:
+        exit_code: 0–255, or ``None`` when a signal ended the command.
+        signal: number of the signal that ended it.
+        reason: what the wrapper knows: ``exited``, ``stopped`` (on request), ``spawn_failed``.
+        declared: facts that the job itself wrote (``LUCID_EXIT_NOTE``), untrusted.
+    """
+
+    exit_code: int | None
+    signal: int | None
+    reason: str
+    started_at: datetime | None
+    ended_at: datetime
+    detail: str | None = None
+    profile: Profile | None = None
+    declared: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One run of a job."""
+
+    attempt_id: str
+    job_id: str
+    number: int
+    state: AttemptState
+    placement: Placement
+    placed_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    outcome: Outcome | None = None
+    cause: Cause | None = None
+    exit: ExitRecord | None = None
+    partner_job_id: str | None = None
+    log_path: str | None = None
+    stop_requested_at: datetime | None = None
+    stop_reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job as the state database knows it."""
+
+    job_id: str
+    spec: JobSpec
+    state: JobState
+    state_at: datetime
+    submitted_at: datetime
+    version: int
+    queued_at: datetime | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    outcome: Outcome | None = None
+    cause: Cause | None = None
+    exit_code: int | None = None
+    detail: str | None = None
+    estimate: Estimate | None = None
+    profile: Profile | None = None
+    attempt_count: int = 0
+    never_pack: bool = False
+    cancel_requested_at: datetime | None = None
+    labels: tuple[tuple[str, str], ...] = field(default=())

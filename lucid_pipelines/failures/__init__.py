@@ -1,0 +1,1 @@
+"""First true error, its class, and the safe thing to do about it."""

@@ -1,0 +1,1 @@
+"""Packing, throughput and duration models: training, explanation, registry."""

@@ -1,0 +1,1 @@
+"""Consolidated placement, GPU sharing and the binder."""

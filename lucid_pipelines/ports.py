@@ -1,0 +1,184 @@
+"""What the core needs from outside, as Protocols. ``resources/`` implements them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from lucid_pipelines.domain.cluster import GpuSample, Inventory, Placement
+from lucid_pipelines.domain.job import ExitRecord, Profile
+
+
+class Clock(Protocol):
+    """Time, so that tests and replays can own it."""
+
+    def now(self) -> datetime:
+        """The present moment, timezone-aware UTC."""
+        ...
+
+    def sleep(self, duration_s: float) -> None: ...
+
+
+class Sight(StrEnum):
+    """What a poll could see of an attempt."""
+
+    NOT_STARTED = "not_started"
+    RUNNING = "running"
+    EXITED = "exited"
+    VANISHED = "vanished"
+    """Positive evidence that its processes are gone and no exit record was written."""
+    UNOBSERVED = "unobserved"
+    """Nothing could be read: no conclusion may be drawn (R-1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What is known of an attempt at ``as_of``."""
+
+    attempt_id: str
+    sight: Sight
+    as_of: datetime
+    source: str
+    started_at: datetime | None = None
+    exit: ExitRecord | None = None
+    profile: Profile | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRequest:
+    """Everything an adapter needs to start one attempt.
+
+    Attributes:
+        attempt_id: the idempotency key: launching it twice starts it once.
+        job_dir: the job's own folder below the artefact root; code, outputs and attempts lie in it.
+        code_dir: the materialised snapshot; the command starts in ``code_dir / workdir``.
+    """
+
+    attempt_id: str
+    job_id: str
+    attempt_number: int
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+    placement: Placement
+    job_dir: Path
+    code_dir: Path
+    workdir: str
+    grace_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchResult:
+    """Where the attempt's log can be read; ``already`` when it had been launched before."""
+
+    attempt_id: str
+    log_path: str
+    already: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogChunk:
+    """Bytes of a log from ``offset``; ``next_offset`` is the new cursor (R-11).
+
+    ``restarted`` says that the log shrank below the caller's offset (rotated or truncated) and that
+    reading began again at 0.
+    """
+
+    data: bytes
+    offset: int
+    next_offset: int
+    size: int
+    restarted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """Outcome of a diagnosis test on a node; ``passed`` is ``None`` when it could not be run."""
+
+    node: str
+    test: str
+    passed: bool | None
+    detail: str
+    checked_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What an adapter can do, so that callers ask instead of trying."""
+
+    can_pack: bool
+    can_isolate: bool
+    can_check: bool
+    can_adopt: bool
+
+
+@runtime_checkable
+class Cluster(Protocol):
+    """A place where attempts run. Every call is idempotent by attempt id.
+
+    Methods raise ``ExternalError`` when the cluster cannot be reached; they never guess.
+    """
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def inventory(self) -> Inventory: ...
+
+    def launch(self, request: LaunchRequest) -> LaunchResult: ...
+
+    def poll(self, attempt_ids: Sequence[str]) -> Mapping[str, Observation]:
+        """Observe many attempts at once; one entry for every id asked for."""
+        ...
+
+    def stop(self, attempt_id: str, grace_s: float, reason: str) -> None:
+        """Ask the whole process group to end (TERM, grace period, KILL). Returns at once."""
+        ...
+
+    def fence(self, attempt_id: str) -> int:
+        """Kill whatever is left of a dead attempt. Returns how many processes were found.
+
+        After it returned, the attempt can never start or write again.
+        """
+        ...
+
+    def read_log(self, attempt_id: str, offset: int, max_bytes: int) -> LogChunk: ...
+
+    def sample(self) -> Sequence[GpuSample]: ...
+
+    def check(self, node: str, test: str) -> CheckResult: ...
+
+    def isolate(self, node: str, gpu_indices: Sequence[int], owner: str, reason: str) -> None: ...
+
+    def restore(self, node: str, gpu_indices: Sequence[int], owner: str) -> None: ...
+
+
+class Embedder(Protocol):
+    """Text to vectors of ``dimension`` float32, L2-normalised."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]: ...
+
+
+class LanguageModel(Protocol):
+    """A server that answers in JSON of a given schema."""
+
+    def complete_json(
+        self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, object], timeout_s: float
+    ) -> Mapping[str, object]:
+        """One validated answer. Raises ``ExternalError`` after one retry."""
+        ...
+
+
+class Telemetry(Protocol):
+    """Readings of the GPUs of this machine."""
+
+    def sample(self) -> Sequence[GpuSample]: ...

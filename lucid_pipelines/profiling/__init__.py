@@ -1,0 +1,1 @@
+"""Space- and time-aware profiler."""

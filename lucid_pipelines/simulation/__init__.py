@@ -1,0 +1,1 @@
+"""Event-driven simulator and its reports."""

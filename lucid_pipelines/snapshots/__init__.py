@@ -1,0 +1,1 @@
+"""Content-addressed snapshots of submitted code: seal, verify, materialise."""

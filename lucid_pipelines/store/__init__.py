@@ -1,0 +1,1 @@
+"""State database: tables, migrations, repositories, outbox."""

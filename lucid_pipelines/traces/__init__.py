@@ -1,0 +1,1 @@
+"""Loaders for public trace formats, the synthetic generator, contracts and quarantine."""

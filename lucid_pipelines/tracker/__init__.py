@@ -1,0 +1,1 @@
+"""Step, step time, loss and progress read out of training logs."""

@@ -1,0 +1,1 @@
+"""System Tuner: search over settings by trace simulation."""

@@ -1,0 +1,1 @@
+"""Dagster resources: the adapters behind the ports (clusters, stores, embedders, language models)."""
