@@ -1,1 +1,1 @@
-"""The live control loop as plain functions: intake, scheduling pass, dispatch, reconciliation, explanation."""
+"""The live control loop as plain functions: intake, pass, dispatch, reconciliation, explanation."""
