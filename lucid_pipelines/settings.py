@@ -1,0 +1,268 @@
+"""`lucid.yaml` + environment -> one typed, frozen `Settings` (ARCHITECTURE section 11).
+
+Order of precedence: defaults, then the file, then the environment. Every key can be overridden by
+``LUCID__SECTION__KEY=value`` (the value is read as YAML). Unknown keys are errors that name the nearest
+valid key.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from lucid_pipelines.domain.errors import InputError, did_you_mean
+from lucid_pipelines.domain.states import Mode
+
+ENV_PREFIX = "LUCID__"
+FILE_NAME = "lucid.yaml"
+
+
+class Section(BaseModel):
+    """Base of every section: frozen, and closed to unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class StateSettings(Section):
+    """Where the state database lives."""
+
+    url: str | None = Field(default=None, description="SQLAlchemy URL; default: SQLite below the home folder.")
+
+
+class NodeSettings(Section):
+    """One declared node with virtual GPUs."""
+
+    name: str = Field(min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    gpus: int = Field(ge=1, le=64)
+    vc: str = Field(default="default", min_length=1)
+    gpu_type: str = "virtual"
+    memory_mib: float = Field(default=24_576.0, gt=0)
+    failing_checks: tuple[str, ...] = Field(default=(), description="Diagnosis tests that this virtual node fails.")
+
+
+DEFAULT_NODES = (
+    NodeSettings(name="node-1", gpus=4, vc="vision"),
+    NodeSettings(name="node-2", gpus=4, vc="nlp"),
+)
+
+
+class ClusterSettings(Section):
+    """Where jobs run."""
+
+    kind: Literal["local"] = "local"
+    gpus: Literal["auto", "virtual", "real"] = Field(
+        default="auto", description="auto: real GPUs where NVML finds some, else the declared virtual ones."
+    )
+    nodes: tuple[NodeSettings, ...] = DEFAULT_NODES
+    default_vc: str | None = Field(default=None, description="VC of a job that names none; default: the first.")
+    sample_interval_s: float = Field(default=2.0, gt=0)
+
+    @field_validator("nodes")
+    @classmethod
+    def _names_once(cls, nodes: tuple[NodeSettings, ...]) -> tuple[NodeSettings, ...]:
+        names = [node.name for node in nodes]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"node names must differ; twice: {', '.join(twice)}")
+        if not nodes:
+            raise ValueError("declare at least one node")
+        return nodes
+
+    @model_validator(mode="after")
+    def _default_vc_exists(self) -> ClusterSettings:
+        known = sorted({node.vc for node in self.nodes})
+        if self.default_vc is not None and self.default_vc not in known:
+            raise ValueError(f"default_vc {self.default_vc!r} has no node; known: {', '.join(known)}")
+        return self
+
+
+class SchedulingSettings(Section):
+    """The scheduling window and its policy."""
+
+    policy: str = "lucid"
+    pass_interval_s: float = Field(default=1.0, gt=0, le=60)
+    window_s: float = Field(default=60.0, ge=5, le=600)
+    idle_exit_s: float = Field(default=12.0, gt=0)
+    max_launch_tries: int = Field(default=3, ge=1)
+    default_duration_s: float = Field(
+        default=3600.0, gt=0, description="Priority of a job about whose kind nothing is known yet."
+    )
+
+
+class SubmissionSettings(Section):
+    """How new submissions are taken in."""
+
+    batch: int = Field(default=25, ge=1, le=500)
+    advise_timeout_s: float = Field(default=20.0, gt=0)
+
+
+class SnapshotSettings(Section):
+    """Limits of a code snapshot."""
+
+    max_total_mib: float = Field(default=2048.0, gt=0)
+    max_file_mib: float = Field(default=512.0, gt=0)
+    max_files: int = Field(default=100_000, gt=0)
+
+
+class DagsterSettings(Section):
+    """The Dagster instance that `lucid up` runs."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=3000, ge=1, le=65535)
+    storage_url: str | None = Field(None, description="PostgreSQL URL; default: SQLite below the home folder.")
+    max_concurrent_runs: int = Field(default=10, ge=1)
+    keep_runs_days: float = Field(default=7.0, gt=0)
+    warm_runs: bool = Field(True, description="Fork runs from a warm process instead of starting Python anew.")
+
+
+class ModesSettings(Section):
+    """How far each automation may go."""
+
+    restart: Mode = Mode.SHADOW
+    isolate: Mode = Mode.SHADOW
+    skip_profiling: Mode = Mode.SHADOW
+    unpack: Mode = Mode.OFF
+
+
+class RetentionSettings(Section):
+    """How long rows of the state database are kept."""
+
+    events_days: float = Field(default=90.0, gt=0)
+    samples_days: float = Field(default=30.0, gt=0)
+
+
+class Settings(Section):
+    """Everything that can be set."""
+
+    home: Path
+    state: StateSettings = StateSettings()
+    cluster: ClusterSettings = ClusterSettings()
+    scheduling: SchedulingSettings = SchedulingSettings()
+    submission: SubmissionSettings = SubmissionSettings()
+    snapshot: SnapshotSettings = SnapshotSettings()
+    dagster: DagsterSettings = DagsterSettings()
+    modes: ModesSettings = ModesSettings()
+    retention: RetentionSettings = RetentionSettings()
+
+    @property
+    def state_url(self) -> str:
+        return self.state.url or f"sqlite:///{self.home / 'state.db'}"
+
+    @property
+    def artefacts(self) -> Path:
+        """Root of snapshots, job folders, logs and models."""
+        return self.home / "artefacts"
+
+    @property
+    def snapshots(self) -> Path:
+        return self.artefacts / "snapshots"
+
+    @property
+    def jobs(self) -> Path:
+        return self.artefacts / "jobs"
+
+    @property
+    def dagster_home(self) -> Path:
+        return self.home / "dagster"
+
+    @property
+    def default_vc(self) -> str:
+        return self.cluster.default_vc or self.cluster.nodes[0].vc
+
+
+def load_settings(
+    home: Path | str | None = None,
+    *,
+    config: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Settings:
+    """Read the settings of one home folder.
+
+    Args:
+        home: state folder; default ``LUCID_HOME``, then ``./.lucid``.
+        config: settings file; default ``LUCID_CONFIG``, then ``lucid.yaml`` in the home folder, then in the
+            folder that holds the home folder.
+        environ: the environment; default that of the process.
+
+    Raises:
+        InputError: the file cannot be read, a key is unknown, or a value is out of range.
+    """
+    env = os.environ if environ is None else environ
+    root = Path(home or env.get("LUCID_HOME") or ".lucid").expanduser().absolute()
+    path = config or (Path(env["LUCID_CONFIG"]) if env.get("LUCID_CONFIG") else None)
+    if path is not None and not path.is_file():
+        raise InputError(f"the settings file does not exist; create it or unset LUCID_CONFIG: {path}")
+    if path is None:
+        path = next((p for p in (root / FILE_NAME, root.parent / FILE_NAME) if p.is_file()), None)
+    values = _read(path) if path else {}
+    _apply_environment(values, env)
+    values.setdefault("home", str(root))
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        raise InputError(_explain(error, path)) from error
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        loaded: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise InputError(f"the settings file is not valid YAML; mend it: {path}: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"the settings file cannot be read: {path}: {error}") from error
+    if loaded is None:
+        return {}
+    if not isinstance(loaded, dict):
+        raise InputError(f"the settings file holds sections (a mapping); got {type(loaded).__name__}: {path}")
+    return loaded
+
+
+def _apply_environment(values: dict[str, Any], env: Mapping[str, str]) -> None:
+    for name in sorted(env):
+        if not name.startswith(ENV_PREFIX):
+            continue
+        keys = name.removeprefix(ENV_PREFIX).lower().split("__")
+        target = values
+        for key in keys[:-1]:
+            section = target.setdefault(key, {})
+            if not isinstance(section, dict):
+                raise InputError(f"{key!r} is not a section, so it cannot be overridden by {name}")
+            target = section
+        try:
+            target[keys[-1]] = yaml.safe_load(env[name])
+        except yaml.YAMLError as error:
+            raise InputError(f"the value of {name} is not valid YAML: {env[name]!r}") from error
+
+
+def _explain(error: ValidationError, path: Path | None) -> str:
+    lines: list[str] = []
+    for item in error.errors():
+        location = [str(part) for part in item["loc"]]
+        dotted = ".".join(location)
+        if item["type"] == "extra_forbidden":
+            known = _known_keys(location[:-1])
+            lines.append(f"unknown key {dotted!r}{did_you_mean(location[-1], known)}")
+        else:
+            lines.append(f"{dotted}: {item['msg']}; got {item['input']!r}")
+    where = str(path) if path else "the environment"
+    return f"the settings in {where} cannot be used: " + "; ".join(lines)
+
+
+def _known_keys(location: list[str]) -> list[str]:
+    model: type[BaseModel] = Settings
+    for part in location:
+        if part.isdigit():
+            continue
+        field = model.model_fields.get(part)
+        annotation = field.annotation if field else None
+        if part == "nodes":
+            annotation = NodeSettings
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            return []
+        model = annotation
+    return list(model.model_fields)

@@ -1,0 +1,150 @@
+"""The warm process: loads Dagster and the definitions once, then forks one child per run.
+
+``python -m lucid_pipelines.resources.run_server SOCKET``. It never starts a thread and never opens the
+Dagster instance, so that a fork copies no lock and no connection. It ends by itself when the project's
+source files change, and its supervisor starts it anew with the new code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import traceback
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import NoReturn
+
+from lucid_pipelines.domain.errors import ExternalError
+from lucid_pipelines.resources.run_protocol import read_message, worker_identity
+from lucid_pipelines.service.dagster_home import MODULE_NAME
+
+_POLL_S = 1.0
+_READ_TIMEOUT_S = 5.0
+
+
+def serve(socket_path: Path, definitions_module: str = MODULE_NAME) -> None:
+    """Answer launch requests until SIGTERM, or until the source files changed."""
+    definitions = importlib.import_module(definitions_module)
+    definitions.defs.get_repository_def().load_all_definitions()
+    # Dagster's command line is imported once here; each child only calls it.
+    (dagster_command,) = entry_points(group="console_scripts", name="dagster")
+    dagster_main = dagster_command.load()
+    sources = _newest_source()
+    stopping = _stop_on_sigterm()
+    gc.collect()
+    gc.freeze()  # keeps the collector from touching, and so copying, pages that all children share
+    with _listen(socket_path) as listener:
+        print(f"run server ready on {socket_path}", flush=True)
+        while not stopping:
+            _reap()
+            readable, _, _ = select.select([listener], [], [], _POLL_S)
+            if not readable:
+                continue
+            connection, _ = listener.accept()
+            with connection:
+                connection.settimeout(_READ_TIMEOUT_S)
+                if _newest_source() != sources:
+                    _reply(connection, {"error": "the source files changed; the run server restarts"})
+                    return
+                _handle(connection, listener, dagster_main)
+
+
+def _handle(connection: socket.socket, listener: socket.socket, dagster_main: object) -> None:
+    try:
+        request = read_message(connection)
+    except (ExternalError, OSError) as error:
+        _reply(connection, {"error": str(error)})
+        return
+    if request is None:
+        return
+    if request.get("ping"):
+        _reply(connection, {"pid": os.getpid()})
+        return
+    command = request.get("command")
+    if not isinstance(command, list) or command[:2] != ["api", "execute_run"] or len(command) != 3:
+        _reply(connection, {"error": f"not a run to execute: {command!r}"[:300]})
+        return
+    pid = os.fork()
+    if pid == 0:
+        listener.close()
+        connection.close()
+        _run([str(part) for part in command], dagster_main)
+    _reply(connection, {"worker": worker_identity(pid)})
+
+
+def _run(command: list[str], dagster_main: object) -> NoReturn:
+    """The child's whole life: become one `dagster api execute_run` process."""
+    code = 1
+    try:
+        os.setsid()
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.argv = ["dagster", *command]
+        assert callable(dagster_main)
+        dagster_main()
+        code = 0
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
+    except BaseException:  # noqa: BLE001 the child must end here whatever happens, never in the parent's loop
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _listen(path: Path) -> socket.socket:
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    previous = os.umask(0o177)
+    try:
+        listener.bind(str(path))
+    finally:
+        os.umask(previous)
+    listener.listen(64)
+    return listener
+
+
+def _reply(connection: socket.socket, message: dict[str, object]) -> None:
+    with contextlib.suppress(OSError):  # the caller may have given up; it then falls back by itself
+        connection.sendall(json.dumps(message).encode() + b"\n")
+
+
+def _reap() -> None:
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+
+
+def _stop_on_sigterm() -> list[int]:
+    received: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _frame: received.append(number))
+    signal.signal(signal.SIGINT, lambda number, _frame: received.append(number))
+    return received
+
+
+def _newest_source() -> float:
+    """The latest modification time among this project's loaded modules."""
+    newest = 0.0
+    for name, module in list(sys.modules.items()):
+        if not name.startswith("lucid_pipelines"):
+            continue
+        file = getattr(module, "__file__", None)
+        if file:
+            with contextlib.suppress(OSError):
+                newest = max(newest, Path(file).stat().st_mtime)
+    return newest
+
+
+if __name__ == "__main__":
+    serve(Path(sys.argv[1]), *sys.argv[2:3])
