@@ -30,7 +30,8 @@ class Sight(StrEnum):
     RUNNING = "running"
     EXITED = "exited"
     VANISHED = "vanished"
-    """Positive evidence that its processes are gone and no exit record was written."""
+    """Positive evidence that its wrapper is gone and wrote no exit record. Processes of the job may be left:
+    ``fence`` it before anything is started in its place."""
     UNOBSERVED = "unobserved"
     """Nothing could be read: no conclusion may be drawn (R-1)."""
 
@@ -57,6 +58,8 @@ class LaunchRequest:
         attempt_id: the idempotency key: launching it twice starts it once.
         job_dir: the job's own folder below the artefact root; code, outputs and attempts lie in it.
         code_dir: the materialised snapshot; the command starts in ``code_dir / workdir``.
+        declared_load: for virtual GPUs, what the job would ask of each: ``gpu_util_pct``,
+            ``memory_util_pct``, ``memory_used_mib``; ``None`` = not declared.
     """
 
     attempt_id: str
@@ -69,11 +72,15 @@ class LaunchRequest:
     code_dir: Path
     workdir: str
     grace_s: float
+    declared_load: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchResult:
-    """Where the attempt's log can be read; ``already`` when it had been launched before."""
+    """Where the attempt's log can be read; ``already`` when it had been launched, stopped or fenced before.
+
+    That it was launched does not say that its command could be started: ``poll`` does.
+    """
 
     attempt_id: str
     log_path: str
@@ -85,7 +92,8 @@ class LogChunk:
     """Bytes of a log from ``offset``; ``next_offset`` is the new cursor (R-11).
 
     ``restarted`` says that the log shrank below the caller's offset (rotated or truncated) and that
-    reading began again at 0.
+    reading began again at 0. ``identity`` names the file behind the log: when it differs from the one that
+    came with the caller's cursor, the log was replaced, and the cursor is void.
     """
 
     data: bytes
@@ -93,6 +101,7 @@ class LogChunk:
     next_offset: int
     size: int
     restarted: bool = False
+    identity: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,32 +137,59 @@ class Cluster(Protocol):
 
     def inventory(self) -> Inventory: ...
 
-    def launch(self, request: LaunchRequest) -> LaunchResult: ...
+    def launch(self, request: LaunchRequest) -> LaunchResult:
+        """Start an attempt, detached from the caller; the second call for an id starts nothing.
+
+        Raises:
+            InputError: the request can never be launched.
+            StateError: the attempt's folder belongs to another attempt.
+            ExternalError: it could not be launched now; the same call may be repeated.
+        """
+        ...
 
     def poll(self, attempt_ids: Sequence[str]) -> Mapping[str, Observation]:
         """Observe many attempts at once; one entry for every id asked for."""
         ...
 
     def stop(self, attempt_id: str, grace_s: float, reason: str) -> None:
-        """Ask the whole process group to end (TERM, grace period, KILL). Returns at once."""
+        """Ask the whole process group to end (TERM, grace period, KILL). Returns at once.
+
+        An attempt that was never launched never starts afterwards; one that has ended stays as it is.
+        """
         ...
 
     def fence(self, attempt_id: str) -> int:
         """Kill whatever is left of a dead attempt. Returns how many processes were found.
 
-        After it returned, the attempt can never start or write again.
+        After it returned, the attempt can never start or write again, and ``poll`` says ``EXITED``: with
+        reason ``fenced`` unless its own exit record was there first. Raises ``ExternalError`` when a
+        process could not be killed.
         """
         ...
 
-    def read_log(self, attempt_id: str, offset: int, max_bytes: int) -> LogChunk: ...
+    def read_log(self, attempt_id: str, offset: int, max_bytes: int) -> LogChunk:
+        """Bytes of stdout and stderr as the job wrote them; empty before it started.
+
+        Raises:
+            NotFoundError: no such attempt was ever launched here.
+            InputError: a negative offset or a ``max_bytes`` below 1.
+        """
+        ...
 
     def sample(self) -> Sequence[GpuSample]: ...
 
     def check(self, node: str, test: str) -> CheckResult: ...
 
-    def isolate(self, node: str, gpu_indices: Sequence[int], owner: str, reason: str) -> None: ...
+    def isolate(self, node: str, gpu_indices: Sequence[int], owner: str, reason: str) -> None:
+        """Place nothing more on these GPUs (none named = the whole node); what runs there goes on.
 
-    def restore(self, node: str, gpu_indices: Sequence[int], owner: str) -> None: ...
+        Raises ``NotFoundError`` for an unknown node or GPU.
+        """
+        ...
+
+    def restore(self, node: str, gpu_indices: Sequence[int], owner: str) -> None:
+        """Lift the owner's own isolations of these GPUs (none named = all of the node); nobody else's (R-17)."""
+        ...
 
 
 class Embedder(Protocol):

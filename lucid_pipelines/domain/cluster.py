@@ -37,8 +37,27 @@ class NodeCondition(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Isolation:
+    """One reason not to use a node or some of its GPUs; several may lie on one another (R-17).
+
+    Attributes:
+        gpu_indices: the GPUs concerned; empty = the whole node.
+        owner: who set it, and alone may lift it.
+    """
+
+    gpu_indices: tuple[int, ...]
+    owner: str
+    reason: str
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
-    """One machine and the GPUs that it offers."""
+    """One machine and the GPUs that it offers.
+
+    Attributes:
+        isolations: every reason that stands against using it, oldest first.
+    """
 
     name: str
     gpus: tuple[Gpu, ...]
@@ -46,10 +65,26 @@ class Node:
     condition: NodeCondition = NodeCondition.READY
     observed_at: datetime | None = None
     cpus: int | None = None
+    isolations: tuple[Isolation, ...] = ()
 
     @property
     def gpu_count(self) -> int:
         return len(self.gpus)
+
+    @property
+    def isolated_gpu_indices(self) -> frozenset[int]:
+        """GPUs that no new job may be placed on."""
+        if any(not isolation.gpu_indices for isolation in self.isolations):
+            return frozenset(gpu.index for gpu in self.gpus)
+        return frozenset(index for isolation in self.isolations for index in isolation.gpu_indices)
+
+    @property
+    def usable_gpus(self) -> tuple[Gpu, ...]:
+        """GPUs that a new job may be placed on: none of a node that is drained or unobserved."""
+        if self.condition is not NodeCondition.READY:
+            return ()
+        isolated = self.isolated_gpu_indices
+        return tuple(gpu for gpu in self.gpus if gpu.index not in isolated)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Adapters of the ``Cluster`` port: places where attempts run."""
