@@ -1,0 +1,228 @@
+"""The state behind a view: one object that drivers change and policies only see through ``view``.
+
+The simulator keeps one for a whole replay; the live pass builds one from its records each time
+(``ClusterState.of``). Both get the same views, so a policy cannot tell them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from lucid_pipelines.domain.cluster import Node, NodeCondition
+from lucid_pipelines.domain.errors import InputError, NotFoundError, StateError, did_you_mean
+from lucid_pipelines.domain.free_gpus import FreeGpus, NodeLayout, Slots
+from lucid_pipelines.domain.view import (
+    Change,
+    ChangeKind,
+    ClusterView,
+    Forecast,
+    QueuedJob,
+    RunningJob,
+    VcView,
+)
+
+_CHANGES_KEPT = 4096
+
+
+class _Vc:
+    """Mutable side of a ``VcView``."""
+
+    __slots__ = ("queued", "running", "view")
+
+    def __init__(self, name: str, nodes: Iterable[Node]) -> None:
+        self.queued: dict[str, QueuedJob] = {}
+        self.running: dict[str, RunningJob] = {}
+        self.view = VcView(name, FreeGpus.of_nodes(nodes), self.queued, self.running)
+
+
+class ClusterState:
+    """Queue, running set and free GPUs of every virtual cluster."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        """An empty cluster. Nodes that are not ready take no part.
+
+        Raises:
+            InputError: two nodes have the same name.
+        """
+        by_vc: dict[str, list[Node]] = {}
+        names: set[str] = set()
+        for node in nodes:
+            if node.name in names:
+                raise InputError(f"every node needs a name of its own; {node.name!r} occurs twice")
+            names.add(node.name)
+            usable = by_vc.setdefault(node.vc, [])
+            if node.condition is NodeCondition.READY and node.gpus:
+                usable.append(node)
+        self._vcs = {name: _Vc(name, group) for name, group in by_vc.items()}
+        self._views: dict[str, VcView] = {name: vc.view for name, vc in self._vcs.items()}
+        self._vc_of_job: dict[str, str] = {}
+        self._changes: list[Change] = []
+        self._revision = 0
+        self._id = object()
+
+    @classmethod
+    def of(
+        cls,
+        nodes: Iterable[Node],
+        queued: Iterable[QueuedJob] = (),
+        running: Iterable[RunningJob] = (),
+        unusable_gpus: Mapping[str, Iterable[int]] | None = None,
+    ) -> ClusterState:
+        """Build the state from plain lists, for a live pass.
+
+        Args:
+            running: only ``placement``, not ``slots``, is read. A share on a node that is unknown or not
+                ready takes no GPU here.
+            unusable_gpus: GPUs by node that nothing may be started on (isolated, or dirty, R-21).
+        """
+        state = cls(nodes)
+        for job in queued:
+            state.enqueue(job)
+        for job in running:
+            state.adopt(job)
+        for name, indices in (unusable_gpus or {}).items():
+            state._block(name, indices)
+        return state
+
+    def view(self, now_s: float, *, forecast: Forecast | None = None, explain: bool = True) -> ClusterView:
+        """The cluster as a policy sees it; valid until the next change."""
+        return ClusterView(
+            now_s,
+            self._views,
+            state_id=self._id,
+            revision=self._revision,
+            changes=self._changes,
+            forecast=forecast,
+            explain=explain,
+        )
+
+    def enqueue(self, job: QueuedJob) -> None:
+        """Add a job to the queue of its virtual cluster, known or not.
+
+        Raises:
+            StateError: it is queued or running already.
+        """
+        if job.job_id in self._vc_of_job:
+            raise StateError(f"a job is queued once; it is already there: {job.job_id!r}")
+        if job.gpus < 1:
+            raise InputError(f"a job needs at least 1 GPU; {job.job_id!r} asks for {job.gpus}")
+        vc = self._vcs.get(job.vc)
+        if vc is None:
+            vc = self._vcs[job.vc] = _Vc(job.vc, ())
+            self._views[job.vc] = vc.view
+        vc.queued[job.job_id] = job
+        self._vc_of_job[job.job_id] = job.vc
+        self._changed(ChangeKind.QUEUED, job.vc, job)
+
+    def withdraw(self, job_id: str) -> QueuedJob:
+        """Take a job out of the queue without starting it."""
+        job = self._vc(job_id).queued.pop(job_id)
+        del self._vc_of_job[job_id]
+        self._changed(ChangeKind.WITHDRAWN, job.vc, job)
+        return job
+
+    def start(self, running: RunningJob) -> None:
+        """Move a job from the queue onto free GPUs.
+
+        Raises:
+            StateError: a GPU is not free, or the job is not queued.
+        """
+        vc = self._vc_of_queued(running.job.job_id)
+        vc.view.free.take(running.slots)
+        self._moved(vc, running)
+
+    def pack(self, running: RunningJob, partner_id: str) -> None:
+        """Move a job from the queue onto the GPUs of a running one; both learn of each other.
+
+        Raises:
+            StateError: the GPUs are not exactly the partner's, or the partner is not running.
+        """
+        vc = self._vc_of_queued(running.job.job_id)
+        partner = vc.running.get(partner_id)
+        if partner is None or partner.slots != running.slots:
+            raise StateError(f"a packed job takes exactly its running partner's GPUs; got {partner_id!r}")
+        self._moved(vc, replace(running, partners=(*running.partners, partner_id)))
+        self.update(replace(partner, partners=(*partner.partners, running.job.job_id)))
+
+    def update(self, running: RunningJob) -> None:
+        """Replace what is known of a running job (speed, partner, stability)."""
+        vc = self._vc(running.job.job_id)
+        if running.job.job_id not in vc.running:
+            raise StateError(f"only a running job can be updated; got {running.job.job_id!r}")
+        vc.running[running.job.job_id] = running
+        self._changed(ChangeKind.UPDATED, running.job.vc, running.job)
+
+    def release(self, job_id: str) -> RunningJob:
+        """Take a job out of the running set; GPUs that nobody else uses become free."""
+        vc = self._vc(job_id)
+        running = vc.running.pop(job_id, None)
+        if running is None:
+            raise StateError(f"only a running job can be released; got {job_id!r}")
+        del self._vc_of_job[job_id]
+        if running.partners:
+            vc.view.free.release(self._left_alone(vc, running))
+            for partner_id in running.partners:
+                partner = vc.running.get(partner_id)
+                if partner is not None:
+                    others = tuple(p for p in partner.partners if p != job_id)
+                    self.update(replace(partner, partners=others))
+        else:
+            vc.view.free.release(running.slots)
+        self._changed(ChangeKind.RELEASED, running.job.vc, running.job)
+        return running
+
+    def adopt(self, running: RunningJob) -> None:
+        """Add a job that already runs, on whatever it holds; used when a state is built from records."""
+        job = running.job
+        if job.job_id in self._vc_of_job:
+            raise StateError(f"a job runs once; it is already there: {job.job_id!r}")
+        if job.vc not in self._vcs:
+            self._vcs[job.vc] = _Vc(job.vc, ())
+            self._views[job.vc] = self._vcs[job.vc].view
+        vc = self._vcs[job.vc]
+        slots = vc.view.free.layout.slots(running.placement)
+        vc.running[job.job_id] = replace(running, slots=slots)
+        self._vc_of_job[job.job_id] = job.vc
+        vc.view.free.take(tuple((p, mask & vc.view.free.masks[p]) for p, mask in slots))
+
+    def _left_alone(self, vc: _Vc, running: RunningJob) -> Slots:
+        masks = dict(running.slots)
+        for partner_id in running.partners:
+            partner = vc.running.get(partner_id)
+            for position, mask in partner.slots if partner is not None else ():
+                masks[position] = masks.get(position, 0) & ~mask
+        return tuple((position, mask) for position, mask in masks.items() if mask)
+
+    def _block(self, node: str, indices: Iterable[int]) -> None:
+        for vc in self._vcs.values():
+            layout: NodeLayout = vc.view.free.layout
+            if node in layout.index:
+                position = layout.index[node]
+                mask = sum(1 << i for i in set(indices))
+                vc.view.free.take(((position, mask & vc.view.free.masks[position]),))
+
+    def _moved(self, vc: _Vc, running: RunningJob) -> None:
+        del vc.queued[running.job.job_id]
+        vc.running[running.job.job_id] = running
+        self._changed(ChangeKind.STARTED, running.job.vc, running.job)
+
+    def _vc(self, job_id: str) -> _Vc:
+        name = self._vc_of_job.get(job_id)
+        if name is None:
+            hint = did_you_mean(job_id, self._vc_of_job) if len(self._vc_of_job) < 1000 else ""
+            raise NotFoundError(f"no such job in the cluster's state{hint}: {job_id!r}")
+        return self._vcs[name]
+
+    def _vc_of_queued(self, job_id: str) -> _Vc:
+        vc = self._vc(job_id)
+        if job_id not in vc.queued:
+            raise StateError(f"only a queued job can be started; it is running: {job_id!r}")
+        return vc
+
+    def _changed(self, kind: ChangeKind, vc: str, job: QueuedJob | None) -> None:
+        changes = self._changes
+        changes.append(Change(kind, vc, job))
+        self._revision += 1
+        if len(changes) > 2 * _CHANGES_KEPT:
+            del changes[:_CHANGES_KEPT]

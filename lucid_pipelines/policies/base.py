@@ -1,0 +1,41 @@
+"""What every policy offers to its drivers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
+
+from lucid_pipelines.domain.decision import Decision
+from lucid_pipelines.domain.job import Estimate
+from lucid_pipelines.domain.view import ClusterView, QueuedJob
+
+Estimator = Callable[[QueuedJob], Estimate | None]
+"""Predicts a queued job's duration; asked once per job (again only when the driver changes its estimate)."""
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Decides what to start, pack, stop, resize, lend and hold.
+
+    A policy keeps caches (priorities, ordered queues), never facts: the same view gives the same decisions
+    whatever the policy saw before.
+
+    Attributes:
+        name: as in the registry, with the variant (``lucid:no_packing``).
+        fallbacks: how often each missing fact was replaced by the plain rule, by kind.
+    """
+
+    name: str
+    fallbacks: Counter[str]
+
+    def decide(self, view: ClusterView) -> list[Decision]:
+        """Decisions in the order in which they must be applied."""
+        ...
+
+    def next_pass_s(self, view: ClusterView) -> float | None:
+        """When to ask again although nothing happens; ``None`` = only after a change.
+
+        Asked right after ``decide`` with the same view.
+        """
+        ...

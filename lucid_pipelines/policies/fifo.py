@@ -1,0 +1,21 @@
+"""First in, first out: the order of submission, with strict head-of-line blocking."""
+
+from __future__ import annotations
+
+from lucid_pipelines.domain.decision import Reason
+from lucid_pipelines.domain.view import QueuedJob
+from lucid_pipelines.policies.ordered_queue import Key
+from lucid_pipelines.policies.queue_policy import QueuePolicy
+
+
+class Fifo(QueuePolicy):
+    """Order by time of submission."""
+
+    def __init__(self, name: str = "fifo", *, backfill: bool = False) -> None:
+        super().__init__(name, backfill=backfill)
+
+    def key(self, job: QueuedJob) -> Key:
+        return (job.submitted_s,)
+
+    def key_reason(self, job: QueuedJob, key: Key) -> Reason:
+        return Reason("submission_order", {"submitted_s": job.submitted_s})

@@ -1,0 +1,98 @@
+"""A queue in priority order that is kept, not rebuilt.
+
+Jobs with the same GPU demand lie in one bucket, each a sorted list. So a pass can pass over every job of a
+demand that has just failed without looking at it, and costs as much as it starts, not as much as waits.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, insort
+from collections.abc import Hashable, Iterator
+
+Key = tuple[float, ...]
+Entry = tuple[Key, int, str]
+"""Priority (small first), sequence number, job id."""
+
+
+class OrderedQueue:
+    """Entries in ascending order, in buckets."""
+
+    __slots__ = ("_entries", "buckets")
+
+    def __init__(self) -> None:
+        self.buckets: dict[Hashable, list[Entry]] = {}
+        self._entries: dict[str, tuple[Hashable, Entry]] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, job_id: str) -> bool:
+        return job_id in self._entries
+
+    def add(self, job_id: str, key: Key, sequence: int, bucket: Hashable) -> None:
+        entry = (key, sequence, job_id)
+        self._entries[job_id] = (bucket, entry)
+        entries = self.buckets.get(bucket)
+        if entries is None:
+            self.buckets[bucket] = [entry]
+        else:
+            insort(entries, entry)
+
+    def discard(self, job_id: str) -> None:
+        found = self._entries.pop(job_id, None)
+        if found is None:
+            return
+        bucket, entry = found
+        entries = self.buckets[bucket]
+        del entries[bisect_left(entries, entry)]
+        if not entries:
+            del self.buckets[bucket]
+
+    def key(self, job_id: str) -> Key:
+        return self._entries[job_id][1][0]
+
+    def position(self, job_id: str) -> int:
+        """How many entries come before the job."""
+        entry = self._entries[job_id][1]
+        return sum(bisect_left(entries, entry) for entries in self.buckets.values())
+
+    def walk(self) -> Walk:
+        return Walk(self.buckets)
+
+    def __iter__(self) -> Iterator[str]:
+        return (entry[2] for entry in heapq.merge(*self.buckets.values()))
+
+
+class Walk:
+    """One pass over a queue in order, from which whole buckets can be dropped.
+
+    The queue must not change during the walk.
+    """
+
+    __slots__ = ("_heap",)
+
+    def __init__(self, buckets: dict[Hashable, list[Entry]]) -> None:
+        self._heap: list[tuple[Entry, int, list[Entry], Hashable]] = [
+            (entries[0], 0, entries, bucket) for bucket, entries in buckets.items()
+        ]
+        heapq.heapify(self._heap)
+
+    def peek(self) -> tuple[Entry, Hashable] | None:
+        """The next entry and its bucket; ``None`` at the end."""
+        if not self._heap:
+            return None
+        top = self._heap[0]
+        return top[0], top[3]
+
+    def advance(self) -> None:
+        """Go on behind the entry that ``peek`` shows."""
+        _, index, entries, bucket = self._heap[0]
+        if index + 1 < len(entries):
+            heapq.heapreplace(self._heap, (entries[index + 1], index + 1, entries, bucket))
+        else:
+            heapq.heappop(self._heap)
+
+    def drop_bucket(self) -> None:
+        """Leave out the rest of the bucket of the entry that ``peek`` shows."""
+        heapq.heappop(self._heap)
