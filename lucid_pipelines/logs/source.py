@@ -1,0 +1,176 @@
+"""Where log bytes come from: plain, growing and compressed files behind one small interface."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import os
+import zlib
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Protocol, cast
+
+from lucid_pipelines.domain.errors import ExternalError, NotFoundError
+
+BLOCK_BYTES = 1 << 20
+_MAGIC = ((b"\x1f\x8b", "gz"), (b"BZh", "bz2"), (b"\xfd7zXZ\x00", "xz"))
+_BROKEN = (EOFError, OSError, zlib.error, lzma.LZMAError)
+
+
+class LogSource(Protocol):
+    """Random access to the bytes of a log, as far as they exist now."""
+
+    def size(self) -> int:
+        """How many bytes there are."""
+        ...
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """At most ``size`` bytes from ``offset``; fewer at the end."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FileSource:
+    """A plain file, which may be growing. Raises ``NotFoundError`` and ``ExternalError``."""
+
+    path: Path
+
+    def size(self) -> int:
+        try:
+            return self.path.stat().st_size
+        except FileNotFoundError as error:
+            raise NotFoundError(f"there is no log at {self.path}") from error
+        except OSError as error:
+            raise ExternalError(f"the log cannot be read: {error}") from error
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        try:
+            with self.path.open("rb") as file:
+                return os.pread(file.fileno(), size, offset)
+        except FileNotFoundError as error:
+            raise NotFoundError(f"there is no log at {self.path}") from error
+        except OSError as error:
+            raise ExternalError(f"the log cannot be read: {error}") from error
+
+
+def compression_of(path: Path) -> str | None:
+    """``gz``, ``bz2``, ``xz`` by the file's first bytes, ``None`` for anything else."""
+    start = FileSource(path).read_at(0, 6)
+    return next((name for magic, name in _MAGIC if start.startswith(magic)), None)
+
+
+def iter_blocks(path: Path, *, offset: int = 0) -> Iterator[bytes]:
+    """The (decompressed) bytes of a file from ``offset`` on, block by block.
+
+    A compressed file that was cut off gives what could be read.
+
+    Raises:
+        NotFoundError, ExternalError: the file is not there or cannot be read.
+    """
+    kind = compression_of(path)
+    try:
+        with _open(path, kind) as stream:
+            if kind is None:
+                stream.seek(offset)
+            else:
+                offset = _skip(stream, offset)
+            while block := _read_block(stream, kind):
+                yield block
+    except OSError as error:
+        raise ExternalError(f"the log cannot be read: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """The two ends of a log, which is all that the tracker looks at.
+
+    Attributes:
+        size: bytes in the (decompressed) log.
+        head: its first bytes.
+        tail: its last bytes; overlaps ``head`` in a short log.
+        tail_offset: where ``tail`` begins.
+        newlines_before_tail: how many ``\\n`` come before; ``None`` when that was not counted.
+    """
+
+    size: int
+    head: bytes
+    tail: bytes
+    tail_offset: int
+    newlines_before_tail: int | None
+
+
+def read_extent(path: Path, *, head_bytes: int, tail_bytes: int, count_lines_below_bytes: int = 1 << 28) -> Extent:
+    """Read both ends of a file in bounded memory, whatever its size (R-12).
+
+    Lines are counted only in compressed files and in plain ones below ``count_lines_below_bytes``: counting
+    must read everything.
+    """
+    if compression_of(path) is None:
+        source = FileSource(path)
+        size = source.size()
+        start = max(0, size - tail_bytes)
+        newlines = _count_newlines(source, start) if size <= count_lines_below_bytes else None
+        return Extent(
+            size, source.read_at(0, min(head_bytes, size)), source.read_at(start, size - start), start, newlines
+        )
+    head, size = bytearray(), 0
+    recent: deque[bytes] = deque()
+    recent_bytes = newlines = 0
+    for block in iter_blocks(path):
+        if len(head) < head_bytes:
+            head += block[: head_bytes - len(head)]
+        size += len(block)
+        recent.append(block)
+        recent_bytes += len(block)
+        while recent_bytes - len(recent[0]) >= tail_bytes:
+            gone = recent.popleft()
+            recent_bytes -= len(gone)
+            newlines += gone.count(b"\n")
+    kept = b"".join(recent)
+    tail = kept[-tail_bytes:] if tail_bytes else b""
+    newlines += kept.count(b"\n", 0, len(kept) - len(tail))
+    return Extent(size, bytes(head), tail, size - len(tail), newlines)
+
+
+def _count_newlines(source: LogSource, end: int) -> int:
+    count = position = 0
+    while position < end:
+        block = source.read_at(position, min(BLOCK_BYTES, end - position))
+        if not block:
+            break
+        count += block.count(b"\n")
+        position += len(block)
+    return count
+
+
+def _open(path: Path, kind: str | None) -> BinaryIO:
+    match kind:
+        case "gz":
+            return cast("BinaryIO", gzip.open(path, "rb"))
+        case "bz2":
+            return cast("BinaryIO", bz2.open(path, "rb"))
+        case "xz":
+            return cast("BinaryIO", lzma.open(path, "rb"))
+        case _:
+            return path.open("rb")
+
+
+def _skip(stream: BinaryIO, offset: int) -> int:
+    while offset > 0:
+        block = _read_block(stream, "compressed", min(offset, BLOCK_BYTES))
+        if not block:
+            break
+        offset -= len(block)
+    return offset
+
+
+def _read_block(stream: BinaryIO, kind: str | None, size: int = BLOCK_BYTES) -> bytes:
+    try:
+        return stream.read(size) if kind is None else cast("bytes", stream.read1(size))  # type: ignore[attr-defined]
+    except _BROKEN as error:
+        if kind is None or (isinstance(error, OSError) and error.errno is not None):
+            raise
+        return b""
