@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from lucid_pipelines.domain.arrivals import Arrivals
 from lucid_pipelines.domain.cluster import Placement
 from lucid_pipelines.domain.decision import Stage
 from lucid_pipelines.domain.free_gpus import FreeGpus, Slots
@@ -132,25 +133,32 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change; ``job`` is ``None`` for ``NODES``."""
+    """One change; ``job`` is ``None`` for ``NODES``, ``running`` is given for ``STARTED`` and ``UPDATED``."""
 
     kind: ChangeKind
     vc: str
     job: QueuedJob | None
+    running: RunningJob | None = None
 
 
 class VcView:
-    """One virtual cluster: its free GPUs, its queue (in order of arrival) and its running jobs."""
+    """One virtual cluster: its free GPUs, its queue and its running jobs, each in the order of entering."""
 
-    __slots__ = ("free", "name", "queued", "running")
+    __slots__ = ("arrivals", "free", "name", "queued", "running")
 
     def __init__(
-        self, name: str, free: FreeGpus, queued: Mapping[str, QueuedJob], running: Mapping[str, RunningJob]
+        self,
+        name: str,
+        free: FreeGpus,
+        queued: Mapping[str, QueuedJob],
+        running: Mapping[str, RunningJob],
+        arrivals: Arrivals,
     ) -> None:
         self.name = name
         self.free = free
         self.queued = queued
         self.running = running
+        self.arrivals = arrivals
 
     @property
     def gpus(self) -> int:

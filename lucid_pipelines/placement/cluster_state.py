@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from lucid_pipelines.domain.arrivals import Arrivals
 from lucid_pipelines.domain.cluster import Node, NodeCondition
 from lucid_pipelines.domain.errors import InputError, NotFoundError, StateError, did_you_mean
 from lucid_pipelines.domain.free_gpus import FreeGpus, NodeLayout, Slots
@@ -28,12 +29,13 @@ _CHANGES_KEPT = 4096
 class _Vc:
     """Mutable side of a ``VcView``."""
 
-    __slots__ = ("queued", "running", "view")
+    __slots__ = ("arrivals", "queued", "running", "view")
 
     def __init__(self, name: str, nodes: Iterable[Node]) -> None:
         self.queued: dict[str, QueuedJob] = {}
         self.running: dict[str, RunningJob] = {}
-        self.view = VcView(name, FreeGpus.of_nodes(nodes), self.queued, self.running)
+        self.arrivals = Arrivals()
+        self.view = VcView(name, FreeGpus.of_nodes(nodes), self.queued, self.running, self.arrivals)
 
 
 class ClusterState:
@@ -68,19 +70,24 @@ class ClusterState:
         queued: Iterable[QueuedJob] = (),
         running: Iterable[RunningJob] = (),
         unusable_gpus: Mapping[str, Iterable[int]] | None = None,
+        ended_starts: Iterable[QueuedJob] = (),
     ) -> ClusterState:
         """Build the state from plain lists, for a live pass.
 
         Args:
             running: only ``placement``, not ``slots``, is read. A share on a node that is unknown or not
-                ready takes no GPU here.
+                ready takes no GPU here. Those submitted after a waiting job count as having overtaken it.
             unusable_gpus: GPUs by node that nothing may be started on (isolated, or dirty, R-21).
+            ended_starts: jobs that started and ended since the oldest waiting job was submitted; only needed
+                for ``max_overtakes``.
         """
         state = cls(nodes)
         for job in queued:
             state.enqueue(job)
         for job in running:
             state.adopt(job)
+        for job in ended_starts:
+            state._vcs[job.vc].arrivals.count_start(job.submitted_s, job.sequence)
         for name, indices in (unusable_gpus or {}).items():
             state._block(name, indices)
         return state
@@ -112,12 +119,15 @@ class ClusterState:
             vc = self._vcs[job.vc] = _Vc(job.vc, ())
             self._views[job.vc] = vc.view
         vc.queued[job.job_id] = job
+        vc.arrivals.add(job.submitted_s, job.sequence, job.job_id)
         self._vc_of_job[job.job_id] = job.vc
         self._changed(ChangeKind.QUEUED, job.vc, job)
 
     def withdraw(self, job_id: str) -> QueuedJob:
         """Take a job out of the queue without starting it."""
-        job = self._vc(job_id).queued.pop(job_id)
+        vc = self._vc_of_queued(job_id)
+        job = vc.queued.pop(job_id)
+        vc.arrivals.leave(job.submitted_s, job.sequence, job_id, started=False)
         del self._vc_of_job[job_id]
         self._changed(ChangeKind.WITHDRAWN, job.vc, job)
         return job
@@ -151,7 +161,7 @@ class ClusterState:
         if running.job.job_id not in vc.running:
             raise StateError(f"only a running job can be updated; got {running.job.job_id!r}")
         vc.running[running.job.job_id] = running
-        self._changed(ChangeKind.UPDATED, running.job.vc, running.job)
+        self._changed(ChangeKind.UPDATED, running.job.vc, running.job, running)
 
     def release(self, job_id: str) -> RunningJob:
         """Take a job out of the running set; GPUs that nobody else uses become free."""
@@ -184,6 +194,7 @@ class ClusterState:
         slots = vc.view.free.layout.slots(running.placement)
         vc.running[job.job_id] = replace(running, slots=slots)
         self._vc_of_job[job.job_id] = job.vc
+        vc.arrivals.count_start(job.submitted_s, job.sequence)
         vc.view.free.take(tuple((p, mask & vc.view.free.masks[p]) for p, mask in slots))
 
     def _left_alone(self, vc: _Vc, running: RunningJob) -> Slots:
@@ -203,9 +214,11 @@ class ClusterState:
                 vc.view.free.take(((position, mask & vc.view.free.masks[position]),))
 
     def _moved(self, vc: _Vc, running: RunningJob) -> None:
-        del vc.queued[running.job.job_id]
+        job = running.job
+        del vc.queued[job.job_id]
+        vc.arrivals.leave(job.submitted_s, job.sequence, job.job_id, started=True)
         vc.running[running.job.job_id] = running
-        self._changed(ChangeKind.STARTED, running.job.vc, running.job)
+        self._changed(ChangeKind.STARTED, job.vc, job, running)
 
     def _vc(self, job_id: str) -> _Vc:
         name = self._vc_of_job.get(job_id)
@@ -220,9 +233,9 @@ class ClusterState:
             raise StateError(f"only a queued job can be started; it is running: {job_id!r}")
         return vc
 
-    def _changed(self, kind: ChangeKind, vc: str, job: QueuedJob | None) -> None:
+    def _changed(self, kind: ChangeKind, vc: str, job: QueuedJob | None, running: RunningJob | None = None) -> None:
         changes = self._changes
-        changes.append(Change(kind, vc, job))
+        changes.append(Change(kind, vc, job, running))
         self._revision += 1
         if len(changes) > 2 * _CHANGES_KEPT:
             del changes[:_CHANGES_KEPT]

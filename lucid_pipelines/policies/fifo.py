@@ -5,14 +5,14 @@ from __future__ import annotations
 from lucid_pipelines.domain.decision import Reason
 from lucid_pipelines.domain.view import QueuedJob
 from lucid_pipelines.policies.ordered_queue import Key
-from lucid_pipelines.policies.queue_policy import QueuePolicy
+from lucid_pipelines.policies.queue_policy import Bypass, QueuePolicy
 
 
 class Fifo(QueuePolicy):
     """Order by time of submission."""
 
-    def __init__(self, name: str = "fifo", *, backfill: bool = False) -> None:
-        super().__init__(name, backfill=backfill)
+    def __init__(self, name: str = "fifo", *, bypass: Bypass = Bypass()) -> None:
+        super().__init__(name, bypass)
 
     def key(self, job: QueuedJob) -> Key:
         return (job.submitted_s,)

@@ -52,6 +52,9 @@ class OrderedQueue:
     def key(self, job_id: str) -> Key:
         return self._entries[job_id][1][0]
 
+    def sequence(self, job_id: str) -> int:
+        return self._entries[job_id][1][1]
+
     def position(self, job_id: str) -> int:
         """How many entries come before the job."""
         entry = self._entries[job_id][1]

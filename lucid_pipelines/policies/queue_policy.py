@@ -1,15 +1,71 @@
-"""The frame of every policy that never stops a job: an ordered queue per virtual cluster, first come by key."""
+"""The frame of every policy that never stops a job: an ordered queue per virtual cluster."""
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import Counter
-from collections.abc import Iterable
+from dataclasses import dataclass, field
 
+from lucid_pipelines.domain.arrivals import Arrival
 from lucid_pipelines.domain.decision import Decision, Hold, HoldCause, Reason, Start
+from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.domain.free_gpus import FreeGpus, Slots
-from lucid_pipelines.domain.view import ChangeKind, ClusterView, QueuedJob, VcView
+from lucid_pipelines.domain.view import ClusterView, QueuedJob, VcView
 from lucid_pipelines.placement import can_ever_fit, find_slots
-from lucid_pipelines.policies.ordered_queue import Key, OrderedQueue, Walk
+from lucid_pipelines.policies.following import Queues
+from lucid_pipelines.policies.holds import hold, holds
+from lucid_pipelines.policies.ordered_queue import Key, OrderedQueue
+
+
+@dataclass(frozen=True, slots=True)
+class Bypass:
+    """How far a job may pass one that cannot start (R-27). The default is a strict order.
+
+    Attributes:
+        backfill: go on behind a job that cannot be placed and start whatever fits.
+        max_overtakes: a job that this many later arrivals of its virtual cluster have overtaken is due: it
+            comes first, and nobody else starts before it does. So no job is ever overtaken more often.
+        max_wait_s: a job that has waited as long is due likewise.
+    """
+
+    backfill: bool = False
+    max_overtakes: int | None = None
+    max_wait_s: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_overtakes", "max_wait_s"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise InputError(f"{name} must be at least 0, or left out for no bound; got {value}")
+
+    @property
+    def ages(self) -> bool:
+        return self.max_overtakes is not None or self.max_wait_s is not None
+
+
+@dataclass(slots=True)
+class Pass:
+    """One pass over one virtual cluster: what it decided so far and the GPUs that are left."""
+
+    view: ClusterView
+    vc: VcView
+    queue: OrderedQueue
+    free: FreeGpus
+    decisions: list[Decision]
+    started: set[str] = field(default_factory=set)
+    arrivals: list[Arrival] = field(default_factory=list)
+    blocker: tuple[str, HoldCause] | None = None
+    has_hold: bool = False
+
+    def take(self, job: QueuedJob, slots: Slots) -> None:
+        if self.free is self.vc.free:
+            self.free = self.free.copy()
+        self.free.take(slots)
+        self.note_start(job)
+
+    def note_start(self, job: QueuedJob) -> None:
+        self.started.add(job.job_id)
+        insort(self.arrivals, (job.submitted_s, job.sequence))
 
 
 class QueuePolicy:
@@ -19,17 +75,11 @@ class QueuePolicy:
     block nobody.
     """
 
-    def __init__(self, name: str, *, backfill: bool = False) -> None:
-        """Args:
-        backfill: go on behind a job that cannot be placed, and start whatever fits.
-        """
+    def __init__(self, name: str, bypass: Bypass) -> None:
         self.name = name
         self.fallbacks: Counter[str] = Counter()
-        self._backfill = backfill
-        self._queues: dict[str, OrderedQueue] = {}
-        self._state_id: object = None
-        self._revision = 0
-        self._gave: set[str] = set()
+        self.bypass = bypass
+        self.queues = Queues(self.key, self.bucket)
 
     def key(self, job: QueuedJob) -> Key | None:
         """The job's priority, small first; ``None`` when it cannot be ordered. Asked once per queueing."""
@@ -39,158 +89,134 @@ class QueuePolicy:
         """How the key came about."""
         raise NotImplementedError
 
+    def bucket(self, job: QueuedJob) -> tuple[object, ...]:
+        """Jobs that are placed alike; the first two items are GPUs and GPU type."""
+        return (job.gpus, job.gpu_type)
+
     def decide(self, view: ClusterView) -> list[Decision]:
         decisions: list[Decision] = []
-        dirty = self._follow(view)
-        self._gave = set()
-        for name in dirty:
+        for name in self.queues.follow(view):
             vc = view.vcs[name]
-            queue = self._queues.get(name)
-            if queue is None or not vc.queued:
+            if not vc.queued:
                 continue
-            before = len(decisions)
-            self.decide_vc(view, vc, queue, decisions)
-            if any(not isinstance(d, Hold) for d in decisions[before:]):
-                self._gave.add(name)
+            queue = self.queues.of(name)
+            this = Pass(view, vc, queue, vc.free, decisions)
+            self.decide_vc(this)
+            if this.started:
+                self.queues.decided(name)
+            if view.explain:
+                self.explain(this)
         return decisions
 
-    def next_pass_s(self, view: ClusterView) -> float | None:
-        """Nothing but a change can let a waiting job start."""
-        return None
-
-    def decide_vc(self, view: ClusterView, vc: VcView, queue: OrderedQueue, decisions: list[Decision]) -> None:
-        """Add the decisions for one virtual cluster."""
-        free = vc.free
-        blocker: str | None = None
-        started: set[str] = set()
-        walk = queue.walk()
-        while (top := walk.peek()) is not None:
-            entry, _ = top
-            job = vc.queued[entry[2]]
-            slots = find_slots(free, job.gpus, job.gpu_type)
-            if slots is not None:
-                free = self._start(view, vc, free, job, slots, entry[0], decisions)
-                started.add(job.job_id)
-                walk.advance()
-                continue
-            fits = can_ever_fit(free, job.gpus, job.gpu_type)
-            if blocker is None and not view.explain:
-                decisions.append(_hold(vc, free, queue, job, None, fits, self.key_reason(job, entry[0])))
-            if fits:
-                blocker = blocker or job.job_id
-                if not self._backfill:
-                    break
-            walk.drop_bucket()
-        if view.explain:
-            self.explain(vc, free, queue, started, None if self._backfill else blocker, decisions)
-
-    def explain(
-        self,
-        vc: VcView,
-        free: FreeGpus,
-        queue: OrderedQueue,
-        started: set[str],
-        blocker: str | None,
-        decisions: list[Decision],
-    ) -> None:
+    def explain(self, this: Pass) -> None:
         """Add a ``Hold`` for every job that was not started."""
-        ahead = 0
-        is_behind = False
-        for job_id in queue:
-            if job_id in started:
-                continue
-            job = vc.queued[job_id]
-            fits = can_ever_fit(free, job.gpus, job.gpu_type)
-            reason = self.key_reason(job, queue.key(job_id))
-            decisions.append(_hold(vc, free, ahead, job, blocker if is_behind else None, fits, reason))
-            ahead += 1
-            is_behind = is_behind or job_id == blocker
+        vc, queue = this.vc, this.queue
+        found = holds(vc, this.free, queue, this.started, lambda job: self.reasons(this, job), this.blocker)
+        this.decisions.extend(found)
         for job_id, job in vc.queued.items():
             if job_id not in queue:
-                decisions.append(Hold(job_id, HoldCause.NO_TRUE_DURATION, job.gpus, free.free_gpus, ahead, None))
+                cause = HoldCause.NO_TRUE_DURATION
+                this.decisions.append(Hold(job_id, cause, job.gpus, this.free.free_gpus, len(found)))
 
-    def _start(
-        self,
-        view: ClusterView,
-        vc: VcView,
-        free: FreeGpus,
-        job: QueuedJob,
-        slots: Slots,
-        key: Key,
-        decisions: list[Decision],
-    ) -> FreeGpus:
-        facts = {"gpus": job.gpus, "gpus_free": free.free_gpus, "nodes": len(slots)}
-        reasons = (self.key_reason(job, key), Reason("consolidated_placement", facts))
-        decisions.append(Start(job.job_id, free.layout.placement(slots), reasons))
-        if free is vc.free:
-            free = free.copy()
-        free.take(slots)
-        return free
+    def next_pass_s(self, view: ClusterView) -> float | None:
+        """The first moment at which a job becomes due by waiting; nothing else happens without a change."""
+        max_wait_s = self.bypass.max_wait_s
+        if max_wait_s is None:
+            return None
+        due = [
+            submitted_s + max_wait_s
+            for vc in view.vcs.values()
+            for submitted_s in _first_not_due(vc, view.now_s - max_wait_s)
+        ]
+        return min(due, default=None)
 
-    def _follow(self, view: ClusterView) -> Iterable[str]:
-        """Bring the queues up to date; returns the virtual clusters in which something may be decided."""
-        changes = None if view.state_id is not self._state_id else view.changes_since(self._revision)
-        self._revision = view.revision
-        if changes is None:
-            self._state_id = view.state_id
-            self._queues = {}
-            for vc in view.vcs.values():
-                for job in vc.queued.values():
-                    self._enter(job)
-            return view.vcs
-        dirty = dict.fromkeys(sorted(self._gave))
-        for change in changes:
-            job = change.job
-            if change.kind is ChangeKind.STARTED:
-                if job is not None:
-                    self._leave(job)
-                continue
-            if job is not None and change.kind is ChangeKind.QUEUED:
-                self._enter(job)
-            elif job is not None and change.kind is ChangeKind.WITHDRAWN:
-                self._leave(job)
-            dirty[change.vc] = None
-        if view.explain:
-            return view.vcs
-        return dirty
-
-    def _enter(self, job: QueuedJob) -> None:
-        key = self.key(job)
-        if key is None:
+    def decide_vc(self, this: Pass) -> None:
+        """Add the decisions for one virtual cluster: due jobs first, then the others in order."""
+        if not self.bypass.ages:
+            self.walk(this)
             return
-        queue = self._queues.get(job.vc)
-        if queue is None:
-            queue = self._queues[job.vc] = OrderedQueue()
-        queue.add(job.job_id, key, job.sequence, (job.gpus, job.gpu_type))
+        while self.start_due(this) and self.walk(this):
+            pass
 
-    def _leave(self, job: QueuedJob) -> None:
-        queue = self._queues.get(job.vc)
-        if queue is not None:
-            queue.discard(job.job_id)
+    def walk(self, this: Pass) -> bool:
+        """Start jobs in order of their keys; returns whether to begin again because a job became due."""
+        walk = this.queue.walk()
+        while (top := walk.peek()) is not None:
+            entry, _ = top
+            if entry[2] in this.started:
+                walk.advance()
+                continue
+            job = this.vc.queued[entry[2]]
+            slots = find_slots(this.free, job.gpus, job.gpu_type)
+            if slots is not None:
+                self.start(this, job, slots)
+                walk.advance()
+                if self.bypass.max_overtakes is not None and self.due(this):
+                    return True
+            elif self.blocks(this, job):
+                return False
+            else:
+                walk.drop_bucket()
+        return False
+
+    def blocks(self, this: Pass, job: QueuedJob) -> bool:
+        """Whether a job that cannot be placed ends the pass."""
+        if not this.has_hold and not this.view.explain:
+            this.has_hold = True
+            ahead = this.queue.position(job.job_id) - len(this.started)
+            this.decisions.append(hold(this.free, job, max(ahead, 0), self.reasons(this, job)))
+        if self.bypass.backfill or not can_ever_fit(this.free, job.gpus, job.gpu_type):
+            return False
+        this.blocker = (job.job_id, HoldCause.BEHIND)
+        return True
+
+    def due(self, this: Pass) -> list[QueuedJob]:
+        """Waiting jobs that nobody may overtake any more and that can be placed some day."""
+        ids = this.vc.arrivals.due(
+            this.view.now_s,
+            self.bypass.max_overtakes,
+            self.bypass.max_wait_s,
+            this.started.__contains__,
+            this.arrivals,
+        )
+        jobs = (this.vc.queued[job_id] for job_id in ids if job_id in this.queue)
+        return [job for job in jobs if can_ever_fit(this.free, job.gpus, job.gpu_type)]
+
+    def start_due(self, this: Pass) -> bool:
+        """Start due jobs, oldest first; returns whether others may start too."""
+        while due := self.due(this):
+            slots = find_slots(this.free, due[0].gpus, due[0].gpu_type)
+            if slots is None:
+                this.blocker = (due[0].job_id, HoldCause.AGED_JOB)
+                if not this.view.explain:
+                    this.decisions.append(hold(this.free, due[0], 0, self.reasons(this, due[0])))
+                return False
+            self.start(this, due[0], slots)
+        return True
+
+    def start(self, this: Pass, job: QueuedJob, slots: Slots) -> None:
+        """Start ``job`` on free GPUs."""
+        facts = {"gpus": job.gpus, "gpus_free": this.free.free_gpus, "nodes": len(slots)}
+        reasons = (*self.reasons(this, job), Reason("consolidated_placement", facts))
+        this.decisions.append(Start(job.job_id, this.free.layout.placement(slots), reasons))
+        this.take(job, slots)
+
+    def reasons(self, this: Pass, job: QueuedJob) -> tuple[Reason, ...]:
+        """Why the job stands where it stands in the order."""
+        order = self.key_reason(job, this.queue.key(job.job_id))
+        if not self.bypass.ages:
+            return (order,)
+        facts = {
+            "overtaken_count": this.vc.arrivals.overtaken_count(job.submitted_s, job.sequence),
+            "max_overtakes": self.bypass.max_overtakes,
+            "waited_s": this.view.now_s - job.submitted_s,
+            "max_wait_s": self.bypass.max_wait_s,
+        }
+        return (order, Reason("bounded_bypass", facts))
 
 
-def _hold(
-    vc: VcView,
-    free: FreeGpus,
-    ahead: int | OrderedQueue,
-    job: QueuedJob,
-    blocker: str | None,
-    fits: bool,
-    reason: Reason,
-) -> Hold:
-    ahead_count = ahead if isinstance(ahead, int) else ahead.position(job.job_id)
-    if not vc.free.layout.names:
-        cause = HoldCause.UNKNOWN_VC
-    elif not fits:
-        cause = HoldCause.TOO_LARGE
-    elif blocker is not None:
-        cause = HoldCause.BEHIND
-    elif free.free_gpus < job.gpus:
-        cause = HoldCause.FREE_GPUS
-    else:
-        cause = HoldCause.FRAGMENTED
-    reasons = (reason,)
-    return Hold(job.job_id, cause, job.gpus, free.free_gpus, ahead_count, blocker, reasons)
-
-
-__all__ = ["QueuePolicy", "Walk"]
+def _first_not_due(vc: VcView, before_s: float) -> list[float]:
+    for submitted_s, _, _ in vc.arrivals.oldest():
+        if submitted_s > before_s:
+            return [submitted_s]
+    return []

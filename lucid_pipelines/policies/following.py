@@ -1,0 +1,87 @@
+"""Ordered queues that follow a view from pass to pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+
+from lucid_pipelines.domain.view import Change, ChangeKind, ClusterView, QueuedJob
+from lucid_pipelines.policies.ordered_queue import Key, OrderedQueue
+
+
+class Queues:
+    """One ``OrderedQueue`` per virtual cluster, brought up to date by what changed since the last view.
+
+    A job's key is asked for once per queueing; after a view of another state everything is asked again.
+    """
+
+    def __init__(
+        self,
+        key: Callable[[QueuedJob], Key | None],
+        bucket: Callable[[QueuedJob], Hashable],
+        other_change: Callable[[Change], None] | None = None,
+        rebuilt: Callable[[ClusterView], None] | None = None,
+    ) -> None:
+        """Args:
+        other_change: told of every change that is no entering or leaving of a queue.
+        rebuilt: told when the queues were built anew from a view.
+        """
+        self._key = key
+        self._bucket = bucket
+        self._other_change = other_change
+        self._rebuilt = rebuilt
+        self._queues: dict[str, OrderedQueue] = {}
+        self._state_id: object = None
+        self._revision = 0
+        self._decided: list[str] = []
+
+    def follow(self, view: ClusterView) -> Iterable[str]:
+        """Returns the virtual clusters in which something may be decided now."""
+        changes = None if view.state_id is not self._state_id else view.changes_since(self._revision)
+        self._revision = view.revision
+        if changes is None:
+            self._state_id = view.state_id
+            self._queues = {}
+            for vc in view.vcs.values():
+                for job in vc.queued.values():
+                    self._enter(job)
+            if self._rebuilt is not None:
+                self._rebuilt(view)
+            return view.vcs
+        # Where something was decided last time it may not have been applied: look again.
+        dirty = dict.fromkeys(self._decided)
+        self._decided = []
+        for change in changes:
+            kind = change.kind
+            if kind is ChangeKind.QUEUED:
+                self._enter(change.job)  # pyright: ignore[reportArgumentType]  (never None for this kind)
+            elif kind is ChangeKind.STARTED:
+                self._leave(change)
+                if self._other_change is not None:
+                    self._other_change(change)
+                continue
+            elif kind is ChangeKind.WITHDRAWN:
+                self._leave(change)
+            elif self._other_change is not None:
+                self._other_change(change)
+            dirty[change.vc] = None
+        return view.vcs if view.explain else dirty
+
+    def of(self, vc: str) -> OrderedQueue:
+        queue = self._queues.get(vc)
+        if queue is None:
+            queue = self._queues[vc] = OrderedQueue()
+        return queue
+
+    def decided(self, vc: str) -> None:
+        """Note that decisions were given for ``vc``."""
+        self._decided.append(vc)
+
+    def _enter(self, job: QueuedJob) -> None:
+        key = self._key(job)
+        if key is None:
+            return
+        self.of(job.vc).add(job.job_id, key, job.sequence, self._bucket(job))
+
+    def _leave(self, change: Change) -> None:
+        if change.job is not None:
+            self.of(change.vc).discard(change.job.job_id)

@@ -1,0 +1,120 @@
+"""Tiresias, discretised two-dimensional least attained service (NSDI'19, section 3; PEERS.md 1.6 for constants).
+
+Attained service is GPUs × time held. Jobs lie in queues by attained service, submission order inside each;
+lower queues go first. Decisions are taken every ``interval_s``.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from lucid_pipelines.domain.decision import Reason
+from lucid_pipelines.domain.errors import InputError
+from lucid_pipelines.domain.view import ClusterView, QueuedJob, RunningJob
+from lucid_pipelines.policies.ordered_queue import Key
+from lucid_pipelines.policies.preemptive import PreemptivePolicy
+
+
+class Tiresias(PreemptivePolicy):
+    """Order by (queue of attained service, submission)."""
+
+    running_first_on_ties = True
+
+    def __init__(
+        self,
+        name: str = "tiresias",
+        *,
+        thresholds_gpu_s: Sequence[float] = (18_000.0,),
+        interval_s: float = 60.0,
+    ) -> None:
+        """Args:
+        thresholds_gpu_s: upper ends of all queues but the last, ascending; a job leaves a queue when its
+            attained service exceeds the end.
+
+        Raises:
+            InputError: thresholds that do not ascend, or an interval that is not above 0.
+        """
+        if list(thresholds_gpu_s) != sorted(set(thresholds_gpu_s)):
+            raise InputError(f"thresholds_gpu_s must ascend; got {list(thresholds_gpu_s)}")
+        if not interval_s > 0:
+            raise InputError(f"interval_s must be above 0; got {interval_s}")
+        super().__init__(name)
+        self.repass_s = interval_s
+        self._interval_s = interval_s
+        self._thresholds = tuple(thresholds_gpu_s)
+        self._crossings: dict[str, list[tuple[float, str]]] = {}
+
+    def waiting_key(self, job: QueuedJob) -> Key:
+        return (self._level(job.attained_gpu_s), job.submitted_s)
+
+    def running_key(self, running: RunningJob, now_s: float) -> Key:
+        return (self._level(running.attained_gpu_s(now_s)), running.job.submitted_s)
+
+    def is_due(self, noted_s: float, now_s: float) -> bool:
+        this_round = now_s // self._interval_s
+        return this_round > noted_s // self._interval_s or now_s == this_round * self._interval_s
+
+    def reason(self, view: ClusterView, job: QueuedJob, running: RunningJob | None) -> Reason:
+        attained = job.attained_gpu_s if running is None else running.attained_gpu_s(view.now_s)
+        level = self._level(attained)
+        threshold = self._thresholds[level] if level < len(self._thresholds) else None
+        facts = {
+            "attained_gpu_s": attained,
+            "service_queue": level,
+            "threshold_gpu_s": threshold,
+            "submitted_s": job.submitted_s,
+        }
+        return Reason("attained_service", facts)
+
+    def reorder(self, view: ClusterView) -> None:
+        for vc, crossings in self._crossings.items():
+            while crossings and crossings[0][0] < view.now_s:
+                time_s, job_id = heapq.heappop(crossings)
+                running = view.vcs[vc].running.get(job_id)
+                if running is None:
+                    continue
+                if self.rekey(running, view.now_s):
+                    self.mark(vc, time_s)
+                    self._note_crossing(running, view.now_s)
+                elif self._crossing_s(running, view.now_s) <= view.now_s:
+                    heapq.heappush(crossings, (view.now_s, job_id))
+                    break
+
+    def next_pass_s(self, view: ClusterView) -> float | None:
+        # A crossing counts once it is exceeded, so one that falls on a round waits for the next.
+        due = [
+            self._round_after(crossings[0][0])
+            for vc, crossings in self._crossings.items()
+            if crossings and view.vcs[vc].queued
+        ]
+        if self.has_pending(view):
+            due.append(self._round_after(view.now_s))
+        return min(due, default=None)
+
+    def entered_running(self, running: RunningJob) -> None:
+        self._note_crossing(running, running.as_of_s)
+
+    def forget(self) -> None:
+        self._crossings = {}
+
+    def _level(self, attained_gpu_s: float) -> int:
+        return bisect_left(self._thresholds, attained_gpu_s)
+
+    def _round_after(self, time_s: float) -> float:
+        return (time_s // self._interval_s + 1) * self._interval_s
+
+    def _crossing_s(self, running: RunningJob, now_s: float) -> float:
+        """When the job leaves its service queue, if it goes on running; infinite in the last one."""
+        attained = running.attained_gpu_s(now_s)
+        level = self._level(attained)
+        if level == len(self._thresholds):
+            return math.inf
+        return now_s + (self._thresholds[level] - attained) / running.job.gpus
+
+    def _note_crossing(self, running: RunningJob, now_s: float) -> None:
+        time_s = self._crossing_s(running, now_s)
+        if time_s < math.inf:
+            heapq.heappush(self._crossings.setdefault(running.job.vc, []), (time_s, running.job.job_id))
