@@ -80,10 +80,14 @@ class ExitRecord:
     """How an attempt's command ended, as its wrapper wrote it: the only source of truth (R-2).
 
     Attributes:
-        exit_code: 0–255, or ``None`` when a signal ended the command.
+        exit_code: 0–255; ``None`` when a signal ended the command or it never ran. For ``spawn_failed`` as
+            a shell would say it: 127 not found, 126 found but not executable.
         signal: number of the signal that ended it.
-        reason: what the wrapper knows: ``exited``, ``stopped`` (on request), ``spawn_failed``.
+        reason: what the wrapper knows: ``exited``, ``stopped`` (on request), ``spawn_failed``, ``fenced``
+            (killed, or kept from ever starting, by ``Cluster.fence``).
+        ended_at: when the main process ended.
         declared: facts that the job itself wrote (``LUCID_EXIT_NOTE``), untrusted.
+        leftover_count: processes that outlived the main process and were then ended; ``None`` = not counted.
     """
 
     exit_code: int | None
@@ -94,11 +98,19 @@ class ExitRecord:
     detail: str | None = None
     profile: Profile | None = None
     declared: tuple[tuple[str, str], ...] = ()
+    leftover_count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One run of a job."""
+    """One run of a job.
+
+    Attributes:
+        partner_job_id: the last job that shared its GPUs.
+        stop_requeue, stop_never_pack: what the stop that was asked for means for the job; ``None`` while
+            no stop was asked for.
+        profiling: whether it runs in the profiling pool.
+    """
 
     attempt_id: str
     job_id: str
@@ -115,11 +127,22 @@ class Attempt:
     log_path: str | None = None
     stop_requested_at: datetime | None = None
     stop_reason: str | None = None
+    stop_requeue: bool | None = None
+    stop_never_pack: bool = False
+    profiling: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as the state database knows it."""
+    """A job as the state database knows it.
+
+    Attributes:
+        queued_at: when it last began to wait for GPUs.
+        started_at: when its latest attempt began to run; ``None`` while it waits.
+        ran_s: seconds that its ended attempts ran, all together.
+        restart_count: how often recovery put it back into the queue.
+        avoid_nodes: nodes on which it must not be placed again.
+    """
 
     job_id: str
     spec: JobSpec
@@ -140,3 +163,6 @@ class Job:
     never_pack: bool = False
     cancel_requested_at: datetime | None = None
     labels: tuple[tuple[str, str], ...] = field(default=())
+    ran_s: float = 0.0
+    restart_count: int = 0
+    avoid_nodes: tuple[str, ...] = ()

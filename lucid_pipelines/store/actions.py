@@ -1,0 +1,156 @@
+"""Actions: the audit trail of automations in mode shadow, approve and live (ARCHITECTURE section 2, idea 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import insert, select, update
+
+from lucid_pipelines.domain.errors import InputError, NotFoundError, StateError
+from lucid_pipelines.domain.states import Mode
+from lucid_pipelines.store import tables
+from lucid_pipelines.store.codec import action_from_row
+from lucid_pipelines.store.database import Database, Transaction
+from lucid_pipelines.store.records import Action, ActionState, Json
+
+_ACTIONS = tables.actions
+
+
+class Actions:
+    """What automations wanted to do, who decided, and what came of it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def propose(
+        self,
+        kind: str,
+        target: str,
+        mode: Mode,
+        payload: Json,
+        *,
+        why: str,
+        now: datetime,
+        key: str | None = None,
+    ) -> tuple[Action, bool]:
+        """Record a proposal. A ``key`` that exists returns the first action and ``False``."""
+        if mode is Mode.OFF:
+            raise InputError(f"an automation that is off proposes nothing; got {kind!r} for {target!r}")
+        row = {
+            "key": key,
+            "kind": kind,
+            "target": target,
+            "mode": mode.value,
+            "state": ActionState.PROPOSED.value,
+            "why": why,
+            "payload": dict(payload),
+            "proposed_at": now,
+        }
+
+        def work(tx: Transaction) -> tuple[Action, bool]:
+            if key is not None and tx.insert_or_ignore(_ACTIONS, row) == 0:
+                first = tx.execute(select(_ACTIONS).where(_ACTIONS.c.key == key)).mappings().one()
+                return action_from_row(first), False
+            tx.touch()
+            if key is not None:
+                return action_from_row(tx.execute(select(_ACTIONS).where(_ACTIONS.c.key == key)).mappings().one()), True
+            return action_from_row(tx.execute(insert(_ACTIONS).values(row).returning(_ACTIONS)).mappings().one()), True
+
+        return self._database.write(work)
+
+    def decide(self, action_id: int, *, approve: bool, person: str, now: datetime) -> Action:
+        """A named person approves or rejects a proposal. The same decision again changes nothing.
+
+        Raises:
+            StateError: it is decided otherwise, executed, or only shadow.
+        """
+        if not person.strip():
+            raise InputError(f"a decision needs the name of a person; got {person!r}")
+        wanted = ActionState.APPROVED if approve else ActionState.REJECTED
+
+        def work(tx: Transaction) -> Action:
+            row = _locked(tx, action_id)
+            if row["state"] == wanted:
+                return action_from_row(row)
+            if row["mode"] == Mode.SHADOW:
+                raise StateError(f"a shadow action is only recorded, never decided: {action_id}")
+            if row["state"] != ActionState.PROPOSED:
+                raise StateError(f"only a proposed action is decided; {action_id} is {row['state']}")
+            return _changed(tx, row, {"state": wanted.value, "decided_at": now, "person": person})
+
+        return self._database.write(work)
+
+    def executed(self, action_id: int, *, now: datetime, result: Json | None = None, failed: bool = False) -> Action:
+        """Note that the action was carried out (or failed). A second call changes nothing.
+
+        Raises:
+            StateError: mode ``approve`` without an approval, a rejected action, or mode ``shadow``.
+        """
+        state = ActionState.FAILED if failed else ActionState.EXECUTED
+
+        def work(tx: Transaction) -> Action:
+            row = _locked(tx, action_id)
+            if row["state"] in (ActionState.EXECUTED, ActionState.FAILED):
+                return action_from_row(row)
+            allowed = row["state"] == ActionState.APPROVED or (
+                row["mode"] == Mode.LIVE and row["state"] == ActionState.PROPOSED
+            )
+            if not allowed:
+                raise StateError(f"the action is not approved; {action_id} is {row['state']} in mode {row['mode']}")
+            document = None if result is None else dict(result)
+            return _changed(tx, row, {"state": state.value, "executed_at": now, "result": document})
+
+        return self._database.write(work)
+
+    def score(self, action_id: int, score: Json, *, now: datetime) -> Action:
+        """Record what came, or would have come, of the action."""
+        return self._database.write(
+            lambda tx: _changed(tx, _locked(tx, action_id), {"scored_at": now, "score": dict(score)})
+        )
+
+    def get(self, action_id: int) -> Action:
+        """Raises ``NotFoundError``."""
+        query = select(_ACTIONS).where(_ACTIONS.c.id == action_id)
+        row = self._database.read(lambda c: c.execute(query).mappings().first())
+        if row is None:
+            raise NotFoundError(f"no action has this number: {action_id}")
+        return action_from_row(row)
+
+    def find(
+        self,
+        *,
+        states: Collection[ActionState] | None = None,
+        modes: Collection[Mode] | None = None,
+        kind: str | None = None,
+        target: str | None = None,
+        scored: bool | None = None,
+        limit: int = 100,
+    ) -> list[Action]:
+        """Actions that meet every filter given, newest first."""
+        query = select(_ACTIONS).order_by(_ACTIONS.c.id.desc()).limit(limit)
+        if states is not None:
+            query = query.where(_ACTIONS.c.state.in_(sorted(state.value for state in states)))
+        if modes is not None:
+            query = query.where(_ACTIONS.c.mode.in_(sorted(mode.value for mode in modes)))
+        if kind is not None:
+            query = query.where(_ACTIONS.c.kind == kind)
+        if target is not None:
+            query = query.where(_ACTIONS.c.target == target)
+        if scored is not None:
+            query = query.where(_ACTIONS.c.scored_at.is_not(None) if scored else _ACTIONS.c.scored_at.is_(None))
+        return self._database.read(lambda c: [action_from_row(row) for row in c.execute(query).mappings()])
+
+
+def _locked(tx: Transaction, action_id: int) -> dict[str, Any]:
+    row = tx.execute(select(_ACTIONS).where(_ACTIONS.c.id == action_id).with_for_update()).mappings().first()
+    if row is None:
+        raise NotFoundError(f"no action has this number: {action_id}")
+    return dict(row)
+
+
+def _changed(tx: Transaction, row: dict[str, Any], values: dict[str, Any]) -> Action:
+    tx.execute(update(_ACTIONS).where(_ACTIONS.c.id == row["id"]).values(values))
+    tx.touch()
+    return action_from_row(row | values)

@@ -1,0 +1,72 @@
+"""Counters (fall-backs and the like, by name) and small values by key. Neither moves the change counter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import delete, select
+
+from lucid_pipelines.store import tables
+from lucid_pipelines.store.database import Database, Transaction
+
+_COUNTERS = tables.counters
+_META = tables.meta
+
+
+class Counters:
+    """Numbers that only grow, named like ``fallback.estimate.no_history``."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, name: str, by: int = 1, *, now: datetime) -> None:
+        """Count ``by`` more under a name."""
+        self.add_many({name: by}, now=now)
+
+    def add_many(self, amounts: Mapping[str, int], *, now: datetime) -> None:
+        """Count under several names in one transaction."""
+
+        def work(tx: Transaction) -> None:
+            for name in sorted(amounts):
+                values = {"name": name, "value": amounts[name], "updated_at": now}
+                tx.upsert(
+                    _COUNTERS,
+                    values,
+                    ["name"],
+                    lambda new: {"value": _COUNTERS.c.value + new.value, "updated_at": new.updated_at},
+                )
+
+        self._database.write(work)
+
+    def all(self, prefix: str = "") -> dict[str, int]:
+        """Counts by name, of the names that begin with ``prefix``."""
+        query = select(_COUNTERS.c.name, _COUNTERS.c.value).order_by(_COUNTERS.c.name)
+        rows = self._database.read(lambda c: c.execute(query).tuples().all())
+        return {name: int(value) for name, value in rows if name.startswith(prefix)}
+
+
+class Meta:
+    """Small JSON values by key: cursors, versions, the time of the last tick."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of a key, or ``default`` when it was never set."""
+        query = select(_META.c.value).where(_META.c.key == key)
+        row = self._database.read(lambda c: c.execute(query).first())
+        return default if row is None else row[0]
+
+    def set(self, key: str, value: object, *, now: datetime) -> None:
+        """Set a key. ``None`` is a value too; use ``remove`` to forget it."""
+        values = {"key": key, "value": value, "updated_at": now}
+        self._database.write(
+            lambda tx: tx.upsert(_META, values, ["key"], lambda new: {"value": new.value, "updated_at": new.updated_at})
+        )
+
+    def remove(self, key: str) -> bool:
+        """Forget a key. Returns whether it was there."""
+        query = delete(_META).where(_META.c.key == key)
+        return self._database.write(lambda tx: tx.execute(query).rowcount == 1)

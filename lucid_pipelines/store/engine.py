@@ -1,0 +1,107 @@
+"""Connections to the state database: SQLite in WAL mode, or PostgreSQL through psycopg2."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+import weakref
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.engine import URL
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from lucid_pipelines.domain.errors import ExternalError
+
+POSTGRES_LOCK_TIMEOUT_S = 30.0
+
+
+def make_engine(url: URL, *, busy_timeout_s: float, durable: bool, pool_size: int) -> Engine:
+    """Return an engine whose connections are set up for many processes on one database.
+
+    Args:
+        url: as ``database_url`` returns it.
+        busy_timeout_s: how long a SQLite writer waits for another one.
+        durable: whether a commit survives a power cut (SQLite only; PostgreSQL decides for itself).
+        pool_size: connections kept open by this process.
+    """
+    if url.get_backend_name() == "sqlite":
+        engine = _sqlite_engine(url, busy_timeout_s=busy_timeout_s, durable=durable, pool_size=pool_size)
+    else:
+        engine = _postgres_engine(url, pool_size=pool_size)
+    _forget_connections_after_fork(engine)
+    return engine
+
+
+def _sqlite_engine(url: URL, *, busy_timeout_s: float, durable: bool, pool_size: int) -> Engine:
+    folder = Path(url.database or "").expanduser().absolute().parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise ExternalError(f"cannot make the folder of the state database ({exc.strerror}): {folder}") from exc
+    engine = create_engine(
+        url,
+        connect_args={"timeout": busy_timeout_s, "check_same_thread": False},
+        pool_size=pool_size,
+        max_overflow=2 * pool_size,
+        pool_timeout=busy_timeout_s + 5,
+    )
+    synchronous = "FULL" if durable else "OFF"
+
+    @event.listens_for(engine, "connect")
+    def _set_up(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) -> None:
+        connection.isolation_level = None  # this module says BEGIN, not the driver
+        _use_wal(connection, busy_timeout_s)
+        connection.execute(f"PRAGMA synchronous={synchronous}")
+        connection.execute("PRAGMA foreign_keys=ON")
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Any) -> None:
+        writes = connection.get_execution_options().get("lucid_writes", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _use_wal(connection: sqlite3.Connection, patience_s: float) -> None:
+    """Switch the file to write-ahead logging once.
+
+    SQLite does not wait for its busy timeout here, so two processes that open a new file at once would
+    collide; the wait is ours.
+    """
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as exc:
+            if "locked" not in str(exc) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+
+
+def _postgres_engine(url: URL, *, pool_size: int) -> Engine:
+    options = f"-c timezone=UTC -c lock_timeout={int(POSTGRES_LOCK_TIMEOUT_S * 1000)}"
+    return create_engine(
+        url,
+        connect_args={"connect_timeout": 10, "options": options, "application_name": "lucid"},
+        isolation_level="READ COMMITTED",
+        pool_pre_ping=True,
+        pool_size=pool_size,
+        max_overflow=2 * pool_size,
+    )
+
+
+def _forget_connections_after_fork(engine: Engine) -> None:
+    """A forked child must not speak through its parent's sockets or file handles."""
+    reference = weakref.ref(engine)
+
+    def forget() -> None:
+        inherited = reference()
+        if inherited is not None:
+            inherited.dispose(close=False)
+
+    os.register_at_fork(after_in_child=forget)

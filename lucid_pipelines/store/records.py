@@ -1,0 +1,309 @@
+"""Frozen rows of the state database that are not words of the domain: events, intents, exits, leases, actions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Generic, TypedDict, TypeVar
+
+from lucid_pipelines.domain.cluster import GpuSample
+from lucid_pipelines.domain.job import Attempt, Estimate, Job, Profile
+from lucid_pipelines.domain.states import Cause, JobState, Mode, Outcome
+
+T = TypeVar("T")
+Json = Mapping[str, Any]
+
+
+class EventKind(StrEnum):
+    """What an event tells. Only some change the state; the others repeat it in both fields."""
+
+    SUBMITTED = "submitted"
+    STATE = "state"
+    PLACED = "placed"
+    STARTED = "started"
+    PAIRED = "paired"
+    STOP_REQUESTED = "stop_requested"
+    CANCEL_REQUESTED = "cancel_requested"
+    ENDED = "ended"
+    REQUEUED = "requeued"
+    NOTE = "note"
+
+
+class IntentKind(StrEnum):
+    """What is to be done to the world."""
+
+    LAUNCH = "launch"
+    STOP = "stop"
+    FENCE = "fence"
+    ISOLATE = "isolate"
+    RESTORE = "restore"
+
+
+class ActionState(StrEnum):
+    """How far a proposed automatic action has come."""
+
+    PROPOSED = "proposed"
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    EXECUTED = "executed"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of a job's story. ``as_of`` is the time of the observation behind it, if any."""
+
+    event_id: int
+    job_id: str
+    at: datetime
+    kind: EventKind
+    from_state: JobState | None
+    to_state: JobState
+    who: str
+    why: str
+    evidence: Any
+    as_of: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """Something that must be done to the world exactly once, named by ``key``.
+
+    Attributes:
+        available_at: not to be tried before (back-off after a failure).
+        tries: how often a worker has claimed it.
+        failed: it was given up; ``result`` and ``last_error`` say why.
+    """
+
+    intent_id: int
+    key: str
+    kind: IntentKind
+    payload: Json
+    job_id: str | None
+    attempt_id: str | None
+    created_at: datetime
+    available_at: datetime
+    tries: int
+    claimed_by: str | None
+    claimed_until: datetime | None
+    done_at: datetime | None
+    failed: bool
+    result: Json | None
+    last_error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """An ended attempt in the outbox, until somebody has handled it."""
+
+    exit_id: int
+    attempt_id: str
+    job_id: str
+    at: datetime
+    outcome: Outcome
+    cause: Cause | None
+    abnormal: bool
+    tries: int
+    handled_at: datetime | None
+    result: Json | None
+    last_error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim(Generic[T]):
+    """A worker's time-limited right to one row. Pass it back to complete, renew or release.
+
+    Attributes:
+        token: proves the right; a row claimed anew has another one.
+        tries: how often the row has been claimed, this time included.
+    """
+
+    item: T
+    row_id: str | int
+    token: str
+    until: datetime
+    tries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A named right that one holder has at a time."""
+
+    name: str
+    holder: str
+    token: str
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class SlotUse:
+    """Who holds one half of a GPU; an exclusive attempt holds both."""
+
+    node: str
+    gpu_index: int
+    slot: int
+    attempt_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveAttempt:
+    """A job that holds GPUs, its attempt, and the attempts that share them now."""
+
+    job: Job
+    attempt: Attempt
+    partner_attempt_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReason:
+    """One reason why a node or a GPU is isolated; only its owner lifts it (R-15, R-17).
+
+    Attributes:
+        gpu_index: ``None`` = the whole node.
+        deadline: when somebody must have looked; past it an alarm is due, the isolation stays.
+    """
+
+    reason_id: int
+    node: str
+    gpu_index: int | None
+    owner: str
+    reason: str
+    evidence: Any
+    since: datetime
+    deadline: datetime | None
+    lifted_at: datetime | None
+    lifted_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """Everything that one scheduling pass needs, from one consistent snapshot.
+
+    Attributes:
+        change: value of the change counter that the view shows.
+        waiting: jobs in ``queued`` and ``profile_queued``, oldest submission first.
+        active: jobs in ``running`` and ``profiling`` with their attempts, oldest placement first.
+        slots: every GPU half in use.
+        isolated: reasons in force.
+    """
+
+    change: int
+    waiting: tuple[Job, ...]
+    active: tuple[ActiveAttempt, ...]
+    slots: tuple[SlotUse, ...]
+    isolated: tuple[NodeReason, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndResult:
+    """What ``record_end`` did; ``changed`` is false when the attempt had ended before."""
+
+    job: Job
+    attempt: Attempt
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CancelResult:
+    """What ``request_cancel`` did; ``changed`` is false when it had been asked for before."""
+
+    job: Job
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EstimateRow:
+    """A stored prediction and, once its job completed, what came of it.
+
+    Attributes:
+        actual_s: measured run time; ``None`` until a completed run scored it.
+        within: whether ``actual_s`` lay in the interval; ``None`` without an interval.
+    """
+
+    estimate_id: int
+    job_id: str
+    made_at: datetime
+    estimate: Estimate
+    scored_at: datetime | None
+    actual_s: float | None
+    within: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class EstimateScore:
+    """How one basis of estimates fared.
+
+    Attributes:
+        mean_abs_error_s: over ``count`` scored predictions that named a duration.
+        mean_log_ratio: mean of ln(predicted / actual): above 0 = too long; ``None`` if nothing is positive.
+        coverage_frac: share of the intervals that held the truth; ``None`` without intervals.
+    """
+
+    basis: str
+    count: int
+    mean_abs_error_s: float | None
+    mean_log_ratio: float | None
+    coverage_frac: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class MetricPoint:
+    """One value of a job's own metric. ``value`` may be NaN or infinite; ``None`` is unknown."""
+
+    name: str
+    at: datetime
+    value: float | None
+    step: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LatestSample:
+    """The newest reading of one GPU."""
+
+    node: str
+    gpu_index: int
+    sample: GpuSample
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """An automatic action that was proposed: the audit trail of ``shadow`` and ``approve``.
+
+    Attributes:
+        key: at most one action has it.
+        person: who decided.
+        score: what would have come of it, or came of it, once known.
+    """
+
+    action_id: int
+    key: str | None
+    kind: str
+    target: str
+    mode: Mode
+    state: ActionState
+    why: str
+    payload: Json
+    proposed_at: datetime
+    decided_at: datetime | None
+    person: str | None
+    executed_at: datetime | None
+    result: Json | None
+    scored_at: datetime | None
+    score: Json | None
+
+
+class JobChanges(TypedDict, total=False):
+    """What may change together with a state: the keyword arguments of ``transition`` and ``annotate``."""
+
+    snapshot_digest: str | None
+    estimate: Estimate | None
+    profile: Profile | None
+    outcome: Outcome | None
+    cause: Cause | None
+    exit_code: int | None
+    detail: str | None
+    never_pack: bool
+    avoid_nodes: tuple[str, ...]
+    labels: tuple[tuple[str, str], ...]

@@ -1,0 +1,117 @@
+"""Column types that behave alike on SQLite and PostgreSQL: UTC times, clean text, finite numbers, JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from sqlalchemy import JSON, BigInteger, DateTime, Dialect, Double, Integer, String
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+from lucid_pipelines.domain.errors import InputError
+
+RowId = BigInteger().with_variant(Integer(), "sqlite")
+"""An automatic row number; SQLite counts by itself only in a column declared INTEGER."""
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """A timezone-aware moment, always UTC outside; SQLite keeps it as sortable text without an offset."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise InputError(f"times carry a timezone, e.g. datetime.now(UTC); got {value!r}")
+        utc = value.astimezone(UTC)
+        return utc.replace(tzinfo=None) if dialect.name == "sqlite" else utc
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class CleanText(TypeDecorator[str]):
+    """Text that both databases can keep: no NUL, no lone surrogate."""
+
+    impl = String
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        if value is not None:
+            check_text(value)
+        return value
+
+
+class IdText(CleanText):
+    """An identifier: compared and sorted byte by byte, also on PostgreSQL, so that prefixes are ranges."""
+
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[str]:
+        if dialect.name == "postgresql":
+            return dialect.type_descriptor(String(collation="C"))
+        return dialect.type_descriptor(String())
+
+
+class Finite(TypeDecorator[float]):
+    """A finite number; SQLite would silently turn NaN into NULL."""
+
+    impl = Double
+    cache_ok = True
+
+    def process_bind_param(self, value: float | None, dialect: Dialect) -> float | None:
+        if value is not None and not math.isfinite(value):
+            raise InputError(f"a stored quantity is a finite number, and None when it is unknown; got {value!r}")
+        return value
+
+
+class JsonDocument(TypeDecorator[object]):
+    """JSON that both databases can keep (JSONB on PostgreSQL): clean text and finite numbers only."""
+
+    impl = JSON(none_as_null=True)
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[object]:
+        if dialect.name == "postgresql":
+            return dialect.type_descriptor(JSONB(none_as_null=True))
+        return dialect.type_descriptor(JSON(none_as_null=True))
+
+    def process_bind_param(self, value: object, dialect: Dialect) -> object:
+        return None if value is None else _clean_json(value)
+
+
+def check_text(value: str) -> None:
+    """Raise ``InputError`` for text that PostgreSQL, and so the project, cannot keep."""
+    if "\x00" in value:
+        raise InputError(f"text must not hold a NUL character; remove it from {value[:80]!r}")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise InputError(f"text must be valid Unicode; replace the undecodable bytes in {value[:80]!r}") from None
+
+
+def _clean_json(value: object) -> object:
+    match value:
+        case str():
+            check_text(value)
+            return str(value)
+        case None | bool() | int():
+            return value
+        case float():
+            if not math.isfinite(value):
+                raise InputError(f"JSON keeps finite numbers only, null when unknown; got {value!r}")
+            return value
+        case datetime():
+            return value.astimezone(UTC).isoformat()
+        case Mapping():
+            return {str(_clean_json(str(key))): _clean_json(item) for key, item in value.items()}
+        case Sequence() | set() | frozenset():
+            return [_clean_json(item) for item in value]
+        case _:
+            raise InputError(f"JSON keeps text, numbers, lists and mappings; got a {type(value).__name__}: {value!r}")
