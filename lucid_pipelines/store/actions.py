@@ -50,7 +50,7 @@ class Actions:
         }
 
         def work(tx: Transaction) -> tuple[Action, bool]:
-            if key is not None and tx.insert_or_ignore(_ACTIONS, row) == 0:
+            if key is not None and not tx.insert_or_ignore(_ACTIONS, row):
                 first = tx.execute(select(_ACTIONS).where(_ACTIONS.c.key == key)).mappings().one()
                 return action_from_row(first), False
             tx.touch()

@@ -134,9 +134,11 @@ class Attempts:
         """Keep where the attempt's log can be read. Raises ``NotFoundError``."""
 
         def work(tx: Transaction) -> None:
+            job = lock_job(tx, job_id_of(attempt_id))
+            lock_attempt(tx, attempt_id)
             mine = _ATTEMPTS.c.attempt_id == attempt_id
-            if tx.execute(update(_ATTEMPTS).where(mine).values(log_path=log_path)).rowcount != 1:
-                raise NotFoundError(f"no attempt has this id: {attempt_id!r}")
+            tx.execute(update(_ATTEMPTS).where(mine).values(log_path=log_path))
+            change_job(tx, job, {})
 
         self._database.write(work)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, CursorResult, Engine, Executable, insert, update
+from sqlalchemy import Connection, CursorResult, Engine, Executable, Table, insert, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
@@ -41,11 +41,22 @@ class Transaction:
         assert isinstance(result, CursorResult)
         return result
 
-    def insert_or_ignore(self, table: Any, rows: Any) -> int:
-        """Insert one row or several; rows that meet a unique key are left out. Returns how many went in."""
+    def insert_or_ignore(self, table: Table, row: Mapping[str, Any]) -> bool:
+        """Insert a row unless it meets a unique key. Returns whether it went in."""
+        return len(self.insert_new(table, [row])) == 1
+
+    def insert_new(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """Insert rows of one shape; those that meet a unique key are left out.
+
+        Returns:
+            The values of the first primary key column of the rows that went in.
+        """
+        if not rows:
+            return []
         dialect = sqlite if self.connection.dialect.name == "sqlite" else postgresql
-        statement = dialect.insert(table).on_conflict_do_nothing()
-        return self.execute(statement.values(rows)).rowcount
+        key = next(iter(table.primary_key.columns))
+        statement = dialect.insert(table).on_conflict_do_nothing().returning(key)
+        return list(self.execute(statement, list(rows)).scalars())
 
     def upsert(self, table: Any, values: Mapping[str, Any], keys: list[str], changed: Callable[[Any], Any]) -> None:
         """Insert a row or change the one that has its keys; ``changed`` maps the new row to new values."""

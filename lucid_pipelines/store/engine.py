@@ -16,6 +16,8 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from lucid_pipelines.domain.errors import ExternalError
 
 POSTGRES_LOCK_TIMEOUT_S = 30.0
+POSTGRES_SCHEMA = "lucid"
+"""Our tables live in a schema of their own: other programs' databases (Dagster's too) have tables named jobs."""
 
 
 def make_engine(url: URL, *, busy_timeout_s: float, durable: bool, pool_size: int) -> Engine:
@@ -84,7 +86,8 @@ def _use_wal(connection: sqlite3.Connection, patience_s: float) -> None:
 
 
 def _postgres_engine(url: URL, *, pool_size: int) -> Engine:
-    options = f"-c timezone=UTC -c lock_timeout={int(POSTGRES_LOCK_TIMEOUT_S * 1000)}"
+    ours = f"-c timezone=UTC -c lock_timeout={int(POSTGRES_LOCK_TIMEOUT_S * 1000)} -c search_path={POSTGRES_SCHEMA}"
+    options = f"{url.query.get('options', '')} {ours}".strip()
     return create_engine(
         url,
         connect_args={"connect_timeout": 10, "options": options, "application_name": "lucid"},

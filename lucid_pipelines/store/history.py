@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from datetime import datetime
+from statistics import fmean
 from typing import Any
 
-import numpy as np
 from sqlalchemy import ColumnElement, Connection, select, text
 
 from lucid_pipelines.domain.history import DurationStats, HistoryRow, Rung, RungStats
@@ -117,7 +117,7 @@ class History:
         added = 0
         for start in range(0, len(documents), _CHUNK):
             chunk = documents[start : start + _CHUNK]
-            added += self._database.write(lambda tx, chunk=chunk: tx.insert_or_ignore(_HISTORY, chunk))
+            added += self._database.write(lambda tx, chunk=chunk: len(tx.insert_new(_HISTORY, chunk)))
         return added
 
 
@@ -137,10 +137,18 @@ def _rung(
     rows = connection.execute(query).tuples().all()
     if not rows:
         return None
-    durations = np.array([duration for duration, _ in rows], dtype=np.float64)
-    q10, median, q90 = np.quantile(durations, [0.1, 0.5, 0.9])
+    durations = sorted(duration for duration, _ in rows)
+    q10, median, q90 = (_quantile(durations, share) for share in (0.1, 0.5, 0.9))
     newest = tuple(dict.fromkeys(job_id for _, job_id in rows))[:_EVIDENCE_IDS]
-    return RungStats(rung, len(rows), float(durations.mean()), float(q10), float(median), float(q90), newest)
+    return RungStats(rung, len(rows), fmean(durations), q10, median, q90, newest)
+
+
+def _quantile(ordered: list[float], share: float) -> float:
+    """Linear interpolation between the two nearest ranks."""
+    position = share * (len(ordered) - 1)
+    below = int(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (position - below) * (ordered[above] - ordered[below])
 
 
 def _document(row: HistoryRow) -> dict[str, Any]:

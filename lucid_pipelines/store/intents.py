@@ -39,7 +39,7 @@ def insert_intent(
         "failed": False,
         "lock_tries": 0,
     }
-    created = tx.insert_or_ignore(_INTENTS, row) == 1
+    created = tx.insert_or_ignore(_INTENTS, row)
     if created:
         tx.touch()
     return created

@@ -30,7 +30,7 @@ class Leases:
         values = {"holder": holder, "token": lease.token, "expires_at": lease.expires_at}
 
         def work(tx: Transaction) -> Lease | None:
-            if tx.insert_or_ignore(_LEASES, {"name": name} | values) == 1:
+            if tx.insert_or_ignore(_LEASES, {"name": name} | values):
                 return lease
             handed_over = (_LEASES.c.holder == holder) & _LEASES.c.token.is_(None)
             free = (_LEASES.c.name == name) & or_(_LEASES.c.expires_at <= now, handed_over)

@@ -22,6 +22,7 @@ from lucid_pipelines.store.records import EventKind, IntentKind
 _SLOTS = tables.gpu_slots
 _ATTEMPTS = tables.attempts
 _BOTH = (0, 1)
+_MAX_INDEX = 1 << 16
 GpuKey = tuple[str, int]
 
 
@@ -116,8 +117,8 @@ def _check(
 
 def _gpus(placement: Placement) -> list[GpuKey]:
     gpus = [(share.node, index) for share in placement.shares for index in share.gpu_indices]
-    if len(set(gpus)) != len(gpus):
-        raise InputError(f"a placement names each GPU once; got {placement}")
+    if len(set(gpus)) != len(gpus) or any(not 0 <= index < _MAX_INDEX for _, index in gpus):
+        raise InputError(f"a placement names each GPU once, by an index from 0 to {_MAX_INDEX - 1}; got {placement}")
     return sorted(gpus)
 
 
@@ -134,7 +135,7 @@ def _take_slots(tx: Transaction, attempt_id: str, wanted: list[tuple[GpuKey, int
     rows = [
         {"node": node, "gpu_index": index, "slot": slot, "attempt_id": attempt_id} for (node, index), slot in wanted
     ]
-    if tx.insert_or_ignore(_SLOTS, rows) == len(rows):
+    if len(tx.insert_new(_SLOTS, rows)) == len(rows):
         return
     holders = tx.execute(
         select(_SLOTS.c.node, _SLOTS.c.gpu_index, _SLOTS.c.attempt_id).where(

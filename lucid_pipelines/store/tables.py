@@ -20,7 +20,7 @@ from sqlalchemy import (
     text,
 )
 
-from lucid_pipelines.store.types import CleanText, Finite, IdText, JsonDocument, RowId, UtcTime
+from lucid_pipelines.store.types import CleanText, Finite, IdText, JsonDocument, KeyText, RowId, UtcTime
 
 metadata = MetaData(
     naming_convention={
@@ -55,14 +55,14 @@ jobs = Table(
     "jobs",
     metadata,
     Column("job_id", IdText, primary_key=True),
-    Column("user", CleanText, nullable=False),
-    Column("vc", CleanText, nullable=False),
-    Column("name", CleanText, nullable=False),
+    Column("user", KeyText, nullable=False),
+    Column("vc", KeyText, nullable=False),
+    Column("name", KeyText, nullable=False),
     Column("gpus", Integer, nullable=False),
-    Column("idempotency_key", CleanText),
+    Column("idempotency_key", KeyText),
     Column("spec", JsonDocument, nullable=False),
     Column("snapshot_digest", CleanText),
-    Column("state", CleanText, nullable=False),
+    Column("state", KeyText, nullable=False),
     Column("state_at", UtcTime, nullable=False),
     Column("version", BigInteger, nullable=False),
     Column("submitted_at", UtcTime, nullable=False),
@@ -87,7 +87,8 @@ jobs = Table(
     Index("ix_jobs_state_submitted_at_job_id", "state", "submitted_at", "job_id"),
     Index("ix_jobs_submitted_at_job_id", "submitted_at", "job_id"),
     Index("ix_jobs_user_submitted_at", "user", "submitted_at"),
-    Index("ix_jobs_name", "name"),
+    Index("ix_jobs_vc_submitted_at", "vc", "submitted_at"),
+    Index("ix_jobs_name_submitted_at", "name", "submitted_at"),
 )
 
 attempts = Table(
@@ -96,7 +97,7 @@ attempts = Table(
     Column("attempt_id", IdText, primary_key=True),
     Column("job_id", IdText, ForeignKey("jobs.job_id"), nullable=False),
     Column("number", Integer, nullable=False),
-    Column("state", CleanText, nullable=False),
+    Column("state", KeyText, nullable=False),
     Column("placement", JsonDocument, nullable=False),
     Column("profiling", Boolean, nullable=False, server_default=text("false")),
     Column("placed_at", UtcTime, nullable=False),
@@ -119,7 +120,7 @@ attempts = Table(
 gpu_slots = Table(
     "gpu_slots",
     metadata,
-    Column("node", CleanText, primary_key=True),
+    Column("node", KeyText, primary_key=True),
     Column("gpu_index", Integer, primary_key=True, autoincrement=False),
     Column("slot", Integer, primary_key=True, autoincrement=False),
     Column("attempt_id", IdText, ForeignKey("attempts.attempt_id"), nullable=False),
@@ -149,7 +150,7 @@ intents = Table(
     "intents",
     metadata,
     Column("id", RowId, primary_key=True, autoincrement=True),
-    Column("key", CleanText, nullable=False),
+    Column("key", KeyText, nullable=False),
     Column("kind", CleanText, nullable=False),
     Column("job_id", IdText),
     Column("attempt_id", IdText),
@@ -197,8 +198,8 @@ exits = Table(
 leases = Table(
     "leases",
     metadata,
-    Column("name", CleanText, primary_key=True),
-    Column("holder", CleanText, nullable=False),
+    Column("name", KeyText, primary_key=True),
+    Column("holder", KeyText, nullable=False),
     Column("token", IdText),
     Column("expires_at", UtcTime, nullable=False),
 )
@@ -238,7 +239,7 @@ gpu_samples = Table(
 gpu_latest = Table(
     "gpu_latest",
     metadata,
-    Column("node", CleanText, primary_key=True),
+    Column("node", KeyText, primary_key=True),
     Column("gpu_index", Integer, primary_key=True, autoincrement=False),
     Column("at", UtcTime, nullable=False),
     Column("sample", JsonDocument, nullable=False),
@@ -249,7 +250,7 @@ metrics = Table(
     metadata,
     Column("id", RowId, primary_key=True, autoincrement=True),
     Column("attempt_id", IdText, nullable=False),
-    Column("name", CleanText, nullable=False),
+    Column("name", KeyText, nullable=False),
     Column("at", UtcTime, nullable=False),
     Column("step", BigInteger),
     Column("value", Finite),
@@ -266,9 +267,9 @@ history = Table(
     Column("attempt_id", IdText, primary_key=True),
     Column("job_id", IdText, nullable=False),
     Column("number", Integer, nullable=False),
-    Column("user", CleanText, nullable=False),
-    Column("vc", CleanText, nullable=False),
-    Column("name", CleanText, nullable=False),
+    Column("user", KeyText, nullable=False),
+    Column("vc", KeyText, nullable=False),
+    Column("name", KeyText, nullable=False),
     Column("gpus", Integer, nullable=False),
     Column("submitted_at", UtcTime, nullable=False),
     Column("started_at", UtcTime),
@@ -290,7 +291,7 @@ history = Table(
 counters = Table(
     "counters",
     metadata,
-    Column("name", CleanText, primary_key=True),
+    Column("name", KeyText, primary_key=True),
     Column("value", BigInteger, nullable=False),
     Column("updated_at", UtcTime, nullable=False),
 )
@@ -301,7 +302,7 @@ node_conditions = Table(
     "node_conditions",
     metadata,
     Column("id", RowId, primary_key=True, autoincrement=True),
-    Column("node", CleanText, nullable=False),
+    Column("node", KeyText, nullable=False),
     Column("gpu_index", Integer),
     Column("owner", CleanText, nullable=False),
     Column("reason", CleanText, nullable=False),
@@ -317,11 +318,11 @@ actions = Table(
     "actions",
     metadata,
     Column("id", RowId, primary_key=True, autoincrement=True),
-    Column("key", CleanText),
+    Column("key", KeyText),
     Column("kind", CleanText, nullable=False),
     Column("target", CleanText, nullable=False),
     Column("mode", CleanText, nullable=False),
-    Column("state", CleanText, nullable=False),
+    Column("state", KeyText, nullable=False),
     Column("why", CleanText, nullable=False),
     Column("payload", JsonDocument, nullable=False),
     Column("proposed_at", UtcTime, nullable=False),
@@ -338,7 +339,7 @@ actions = Table(
 meta = Table(
     "meta",
     metadata,
-    Column("key", CleanText, primary_key=True),
+    Column("key", KeyText, primary_key=True),
     Column("value", JsonDocument),
     Column("updated_at", UtcTime, nullable=False),
 )

@@ -12,6 +12,7 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from lucid_pipelines.domain.errors import InputError
 
+KEY_CHARS = 255
 RowId = BigInteger().with_variant(Integer(), "sqlite")
 """An automatic row number; SQLite counts by itself only in a column declared INTEGER."""
 
@@ -48,7 +49,18 @@ class CleanText(TypeDecorator[str]):
         return value
 
 
-class IdText(CleanText):
+class KeyText(CleanText):
+    """Text that is indexed: short, because PostgreSQL refuses index entries above 2.7 kB."""
+
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        if value is not None and len(value) > KEY_CHARS:
+            raise InputError(f"names and keys have at most {KEY_CHARS} characters; got {len(value)}: {value[:40]!r}…")
+        return super().process_bind_param(value, dialect)
+
+
+class IdText(KeyText):
     """An identifier: compared and sorted byte by byte, also on PostgreSQL, so that prefixes are ranges."""
 
     cache_ok = True
