@@ -106,7 +106,7 @@ class SnapshotSettings(Section):
 
     max_total_mib: float = Field(default=2048.0, gt=0)
     max_file_mib: float = Field(default=512.0, gt=0)
-    max_files: int = Field(default=100_000, gt=0)
+    max_entries: int = Field(default=100_000, gt=0, description="Files, links and directories together.")
 
 
 class DagsterSettings(Section):

@@ -11,17 +11,21 @@ import contextlib
 import gc
 import importlib
 import json
+import logging
 import os
 import select
 import signal
 import socket
 import sys
+import threading
 import traceback
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import NoReturn
 
-from lucid_pipelines.domain.errors import ExternalError
+from dagster import DagsterInstance, in_process_executor, job, op
+
+from lucid_pipelines.domain.errors import ExternalError, StateError
 from lucid_pipelines.resources.run_protocol import read_message, worker_identity
 from lucid_pipelines.service.dagster_home import MODULE_NAME
 
@@ -36,6 +40,7 @@ def serve(socket_path: Path, definitions_module: str = MODULE_NAME) -> None:
     # Dagster's command line is imported once here; each child only calls it.
     (dagster_command,) = entry_points(group="console_scripts", name="dagster")
     dagster_main = dagster_command.load()
+    _warm_up()
     sources = _newest_source()
     stopping = _stop_on_sigterm()
     gc.collect()
@@ -54,6 +59,30 @@ def serve(socket_path: Path, definitions_module: str = MODULE_NAME) -> None:
                     _reply(connection, {"error": "the source files changed; the run server restarts"})
                     return
                 _handle(connection, listener, dagster_main)
+
+
+@op
+def _nothing() -> None:
+    """The smallest step there is."""
+
+
+@job(executor_def=in_process_executor)
+def _warm_up_job() -> None:
+    _nothing()
+
+
+def _warm_up() -> None:
+    """Run the smallest job once, so that all that Dagster imports late (two CPU-seconds) is loaded before a fork.
+
+    Raises:
+        StateError: a thread stayed behind; a fork could then copy a lock that nobody opens.
+    """
+    logging.getLogger("dagster").setLevel(logging.ERROR)
+    with DagsterInstance.local_temp() as instance:
+        _warm_up_job.execute_in_process(instance=instance)
+    logging.getLogger("dagster").setLevel(logging.NOTSET)
+    if threading.active_count() > 1:
+        raise StateError(f"the run server must have one thread; it has {threading.enumerate()}")
 
 
 def _handle(connection: socket.socket, listener: socket.socket, dagster_main: object) -> None:

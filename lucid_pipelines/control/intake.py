@@ -1,0 +1,167 @@
+"""Take new submissions in: snapshot -> advise -> queue, each arrow one guarded transition.
+
+Safe to run twice and to die in: a job that stopped half way is claimed again from the state that it reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from lucid_pipelines import snapshots
+from lucid_pipelines.control.estimating import ladder_estimate
+from lucid_pipelines.control.system import System
+from lucid_pipelines.domain.errors import ExternalError, InputError, LucidError, StateError
+from lucid_pipelines.domain.job import Estimate, Job
+from lucid_pipelines.domain.states import Cause, JobState, Outcome
+from lucid_pipelines.store import Claim
+
+WHO = "submission"
+INTAKE_STATES = frozenset({JobState.SUBMITTED, JobState.SNAPSHOTTED, JobState.ADVISED})
+_CLAIM_TTL_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What the advisor found for a job; ``estimate`` is ``None`` when there is no evidence."""
+
+    estimate: Estimate | None
+    basis: str
+
+
+Advisor = Callable[[Job, Path], Advice]
+"""Job and its materialised code -> advice. Must keep to its time box by itself."""
+
+
+def no_evidence(job: Job, code_dir: Path) -> Advice:
+    """The advisor of a system without one: it never has evidence, and says so."""
+    del job, code_dir
+    return Advice(estimate=None, basis="no_evidence")
+
+
+class IntakeResult(StrEnum):
+    """What became of one submission in this batch."""
+
+    QUEUED = "queued"
+    REFUSED = "refused"
+    OVERTAKEN = "overtaken"
+    """Somebody else moved the job (a cancellation, another worker)."""
+    LATER = "later"
+    """Something outside did not answer; the job is taken again in a later batch."""
+
+
+def claim_batch(system: System, worker: str) -> list[Claim[Job]]:
+    """Claim the oldest submissions that wait to be taken in."""
+    return system.store.jobs.claim(
+        INTAKE_STATES,
+        worker=worker,
+        now=system.clock.now(),
+        limit=system.settings.submission.batch,
+        ttl_s=_CLAIM_TTL_S,
+    )
+
+
+def take_in(system: System, claim: Claim[Job], advisor: Advisor = no_evidence) -> IntakeResult:
+    """Bring one claimed job into the queue.
+
+    Returns:
+        What became of it. Never raises for what is wrong with the job itself: that fails the job, with the
+        reason in its record.
+    """
+    try:
+        job = _snapshot(system, claim)
+        job = _advise(system, job, advisor)
+        _enqueue(system, job)
+    except StateError:
+        return IntakeResult.OVERTAKEN
+    except ExternalError as error:
+        system.store.counters.add("intake_retries", now=system.clock.now())
+        system.store.jobs.annotate(
+            claim.item.job_id, who=WHO, why=f"will be tried again: {error}", now=system.clock.now()
+        )
+        return IntakeResult.LATER
+    except LucidError as error:
+        return _refuse(system, claim.item.job_id, str(error))
+    return IntakeResult.QUEUED
+
+
+def job_dir(system: System, job_id: str) -> Path:
+    """The folder of one job: its code, outputs, checkpoints and attempts."""
+    return system.settings.jobs / job_id
+
+
+def code_dir(system: System, job_id: str) -> Path:
+    """Where the job's snapshot is unpacked."""
+    return job_dir(system, job_id) / "code"
+
+
+def _snapshot(system: System, claim: Claim[Job]) -> Job:
+    """Unpack the sealed snapshot into the job's own folder; a job submitted without code gets an empty one."""
+    job = claim.item
+    target = code_dir(system, job.job_id)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    digest = job.spec.snapshot_digest
+    if digest is None:
+        target.mkdir(exist_ok=True)
+        evidence: dict[str, object] = {"digest": None}
+    else:
+        unpacked = snapshots.materialise(digest, system.settings.snapshots, target)
+        evidence = {"digest": digest, "files": unpacked.file_count, "bytes": unpacked.total_bytes}
+    workdir = (target / job.spec.workdir).resolve()
+    if not workdir.is_relative_to(target.resolve()):
+        raise InputError(f"the working directory must lie inside the submitted tree: {job.spec.workdir!r}")
+    if not workdir.is_dir():
+        raise InputError(f"the working directory is not in the snapshot (was it ignored?): {job.spec.workdir!r}")
+    return _forward(system, job, JobState.SUBMITTED, JobState.SNAPSHOTTED, "snapshot verified", evidence, claim)
+
+
+def _advise(system: System, job: Job, advisor: Advisor) -> Job:
+    advice = advisor(job, code_dir(system, job.job_id))
+    now = system.clock.now()
+    estimate = advice.estimate
+    if estimate is None:
+        system.store.counters.add(f"advice_{advice.basis}", now=now)
+        estimate = ladder_estimate(system.store.history.duration_stats(job.spec.user, job.spec.gpus, now))
+    system.store.estimates.record({job.job_id: estimate}, now=now)
+    evidence = {"advice": advice.basis, "estimate_s": estimate.duration_s, "basis": estimate.basis}
+    return _forward(system, job, JobState.SNAPSHOTTED, JobState.ADVISED, "advised", evidence)
+
+
+def _enqueue(system: System, job: Job) -> Job:
+    return _forward(system, job, JobState.ADVISED, JobState.QUEUED, "waits for GPUs", None)
+
+
+def _forward(
+    system: System,
+    job: Job,
+    from_state: JobState,
+    to_state: JobState,
+    why: str,
+    evidence: object,
+    claim: Claim[Job] | None = None,
+) -> Job:
+    if job.state is not from_state:
+        return job  # a batch that died had come further
+    return system.store.jobs.transition(
+        job.job_id, {from_state}, to_state, who=WHO, why=why, now=system.clock.now(), evidence=evidence, claim=claim
+    )
+
+
+def _refuse(system: System, job_id: str, why: str) -> IntakeResult:
+    try:
+        system.store.jobs.transition(
+            job_id,
+            INTAKE_STATES,
+            JobState.FAILED,
+            who=WHO,
+            why=why,
+            now=system.clock.now(),
+            outcome=Outcome.FAILED_USER,
+            cause=Cause.USER,
+            detail=why,
+        )
+    except StateError:
+        return IntakeResult.OVERTAKEN
+    return IntakeResult.REFUSED

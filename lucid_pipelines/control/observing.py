@@ -1,0 +1,148 @@
+"""Observe running attempts and record what is certain: starts and ends. What cannot be seen changes nothing (R-1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from lucid_pipelines.control.system import System
+from lucid_pipelines.domain.job import Attempt, ExitRecord
+from lucid_pipelines.domain.states import AttemptState, Cause, Outcome
+from lucid_pipelines.ports import Observation, Sight
+from lucid_pipelines.store import ActiveAttempt
+
+WHO = "observer"
+_NEVER_STARTED_AFTER_S = 30.0
+"""A launch that was made and shows no sign of life for so long is fenced and taken as lost."""
+_STOPPED_BY_USER = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedChanges:
+    """How many attempts were found started, ended, and out of sight."""
+
+    started: int = 0
+    ended: int = 0
+    unobserved: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How an ended attempt is recorded."""
+
+    outcome: Outcome
+    cause: Cause | None
+    why: str
+    requeue: bool = False
+    never_pack: bool = False
+
+
+def observe(system: System, active: Sequence[ActiveAttempt]) -> ObservedChanges:
+    """Poll every active attempt once and write down what became certain."""
+    if not active:
+        return ObservedChanges()
+    seen = system.cluster.poll([item.attempt.attempt_id for item in active])
+    started = ended = unobserved = 0
+    for item in active:
+        observation = seen[item.attempt.attempt_id]
+        match observation.sight:
+            case Sight.UNOBSERVED:
+                unobserved += 1
+            case Sight.RUNNING:
+                started += _record_started(system, item.attempt, observation)
+            case Sight.EXITED:
+                started += _record_started(system, item.attempt, observation)
+                ended += _record_exit(system, item, observation)
+            case Sight.VANISHED:
+                ended += _record_lost(system, item, observation, "its processes are gone and left no exit record")
+            case Sight.NOT_STARTED:
+                if _is_overdue(system, item.attempt, observation.as_of):
+                    ended += _record_lost(system, item, observation, "it was launched and never came to life")
+    if unobserved:
+        system.store.counters.add("attempts_unobserved", unobserved, now=system.clock.now())
+    return ObservedChanges(started, ended, unobserved)
+
+
+def judge(attempt: Attempt, exit: ExitRecord, *, cancel_requested: bool) -> Verdict:
+    """Decide how an attempt ended from its exit record alone; log text never outranks it (R-2, R-5)."""
+    if exit.reason == "fenced":
+        return Verdict(Outcome.LOST, Cause.INFRASTRUCTURE, exit.detail or "fenced after its wrapper had died")
+    if exit.reason == "spawn_failed":
+        return Verdict(Outcome.FAILED_USER, Cause.USER, exit.detail or "the command could not be started")
+    if exit.exit_code == 0 and exit.reason != "stopped":
+        return Verdict(Outcome.COMPLETED, None, "exited with 0")
+    if exit.reason == "stopped":
+        if cancel_requested:
+            return Verdict(Outcome.CANCELLED, Cause.USER, "cancelled by its user")
+        return Verdict(
+            Outcome.EVICTED,
+            Cause.CONTROL_PLANE,
+            attempt.stop_reason or "stopped by the scheduler",
+            requeue=attempt.stop_requeue is not False,
+            never_pack=attempt.stop_never_pack,
+        )
+    how = f"signal {exit.signal}" if exit.signal is not None else f"exit code {exit.exit_code}"
+    return Verdict(Outcome.FAILED_UNKNOWN, Cause.UNKNOWN, f"ended with {how}")
+
+
+def _record_started(system: System, attempt: Attempt, observation: Observation) -> int:
+    if attempt.started_at is not None or observation.started_at is None:
+        return 0
+    now = system.clock.now()
+    return int(
+        system.store.attempts.record_started(
+            attempt.attempt_id, observation.started_at, who=WHO, now=now, as_of=observation.as_of
+        )
+    )
+
+
+def _record_exit(system: System, item: ActiveAttempt, observation: Observation) -> int:
+    exit = observation.exit
+    assert exit is not None, "an exited attempt comes with its record"
+    verdict = judge(item.attempt, exit, cancel_requested=item.job.cancel_requested_at is not None)
+    # The scheduler asked for this stop before the user cancelled: the store makes it a cancellation.
+    result = system.store.attempts.record_end(
+        item.attempt.attempt_id,
+        exit,
+        verdict.outcome,
+        who=WHO,
+        now=system.clock.now(),
+        cause=verdict.cause,
+        why=verdict.why,
+        requeue=verdict.requeue,
+        never_pack=verdict.never_pack,
+        detail=None if verdict.outcome is Outcome.COMPLETED else exit.detail or verdict.why,
+        evidence={"reason": exit.reason, "exit_code": exit.exit_code, "signal": exit.signal},
+        as_of=observation.as_of,
+    )
+    return int(result.changed)
+
+
+def _record_lost(system: System, item: ActiveAttempt, observation: Observation, why: str) -> int:
+    # Fenced first: once the row says "lost" its GPUs are given to others.
+    killed = system.cluster.fence(item.attempt.attempt_id)
+    after = system.cluster.poll([item.attempt.attempt_id])[item.attempt.attempt_id]
+    if after.sight is Sight.EXITED and after.exit is not None and after.exit.reason != "fenced":
+        return _record_exit(system, item, after)  # its own record came after all
+    system.store.counters.add("attempts_lost", now=system.clock.now())
+    result = system.store.attempts.record_end(
+        item.attempt.attempt_id,
+        None,
+        Outcome.LOST,
+        who=WHO,
+        now=system.clock.now(),
+        cause=Cause.INFRASTRUCTURE,
+        why=why,
+        detail=why,
+        evidence={"sight": observation.sight.value, "processes_killed": killed, "detail": observation.detail},
+        as_of=observation.as_of,
+    )
+    return int(result.changed)
+
+
+def _is_overdue(system: System, attempt: Attempt, now: datetime) -> bool:
+    if attempt.state is AttemptState.ENDED:
+        return False
+    launch = system.store.intents.get(f"launch:{attempt.attempt_id}")
+    return launch.done_at is not None and (now - launch.done_at).total_seconds() > _NEVER_STARTED_AFTER_S

@@ -1,0 +1,179 @@
+"""The scheduling window: pass after pass while there is work, one window at a time by a lease.
+
+A pass is observe -> prioritise and bind and place (the policy) -> dispatch. A window ends after about a minute,
+once its successor stands by, so that there is no gap; or when there is nothing left to do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from lucid_pipelines.control.deciding import Applied, apply, build_view
+from lucid_pipelines.control.dispatching import DispatchReport, dispatch
+from lucid_pipelines.control.intake import INTAKE_STATES
+from lucid_pipelines.control.observing import ObservedChanges, observe
+from lucid_pipelines.control.system import System
+from lucid_pipelines.domain.errors import ExternalError, StaleLockError
+from lucid_pipelines.store import Lease
+
+WINDOW_LEASE = "scheduling-window"
+STANDBY_LEASE = "scheduling-standby"
+_LEASE_TTL_S = 15.0
+_POLL_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class PassReport:
+    """What one pass did."""
+
+    observed: ObservedChanges
+    applied: Applied
+    dispatched: DispatchReport
+    is_idle: bool
+    wall_s: float
+
+
+@dataclass
+class WindowReport:
+    """What one window did, for the run's metadata."""
+
+    passes: int = 0
+    skipped: int = 0
+    started: int = 0
+    packed: int = 0
+    stopped: int = 0
+    ended: int = 0
+    refused: int = 0
+    failed_passes: int = 0
+    pass_wall_s: list[float] = field(default_factory=list)
+    ended_because: str = ""
+
+    def add(self, report: PassReport) -> None:
+        self.passes += 1
+        self.started += report.applied.started
+        self.packed += report.applied.packed
+        self.stopped += report.applied.stopped
+        self.refused += report.applied.refused
+        self.ended += report.observed.ended
+        self.pass_wall_s.append(report.wall_s)
+
+
+def run_pass(system: System, worker: str) -> PassReport:
+    """One pass: observe, decide, dispatch. Safe to be killed at any point and to be run by anybody."""
+    begin = time.perf_counter()
+    store = system.store
+    queue = store.queue.view()
+    observed = observe(system, queue.active)
+    if observed.started or observed.ended:
+        queue = store.queue.view()
+    applied = Applied()
+    if queue.waiting:
+        view = build_view(system.cluster.inventory(), queue, system.clock.now())
+        applied = apply(system, queue, system.policy.decide(view), system.clock.now())
+    dispatched = dispatch(system, worker)
+    is_idle = not (queue.active or queue.waiting or applied.started or dispatched.done or dispatched.put_off)
+    return PassReport(observed, applied, dispatched, is_idle, time.perf_counter() - begin)
+
+
+def has_work(system: System) -> bool:
+    """Whether a window is needed: something waits, runs, or must be done to the world. Two small queries."""
+    counts = system.store.jobs.counts()
+    return any(count and not state.is_terminal for state, count in counts.items()) or (
+        system.store.intents.open_count() > 0
+    )
+
+
+def run_window(
+    system: System, holder: str, on_pass: Callable[[PassReport], None] = lambda report: None
+) -> WindowReport:
+    """Hold the scheduling lease and make passes until the window's time is over or nothing is left to do.
+
+    Args:
+        holder: unique name of this window, e.g. its run id.
+        on_pass: told after every pass.
+    """
+    report = WindowReport()
+    lease = _become_current(system, holder)
+    if lease is None:
+        report.ended_because = "another window is at work and one more stands by"
+        return report
+    try:
+        _work(system, lease, report, on_pass)
+    except StaleLockError:
+        report.ended_because = "lost the lease"
+    return report
+
+
+def _become_current(system: System, holder: str) -> Lease | None:
+    """Get the lease; while another window has it, stand by for it (one at a time)."""
+    clock, leases = system.clock, system.store.leases
+    lease = leases.acquire(WINDOW_LEASE, holder, ttl_s=_LEASE_TTL_S, now=clock.now())
+    if lease is not None:
+        return lease
+    standby = leases.acquire(STANDBY_LEASE, holder, ttl_s=_LEASE_TTL_S, now=clock.now())
+    if standby is None:
+        return None
+    give_up_after_s = 2 * system.settings.scheduling.window_s + _LEASE_TTL_S
+    begin = clock.now()
+    while (clock.now() - begin).total_seconds() < give_up_after_s:
+        lease = leases.acquire(WINDOW_LEASE, holder, ttl_s=_LEASE_TTL_S, now=clock.now())
+        if lease is not None:
+            leases.release(standby)
+            return lease
+        clock.sleep(_POLL_S)
+        standby = leases.renew(standby, ttl_s=_LEASE_TTL_S, now=clock.now())
+    leases.release(standby)
+    return None
+
+
+def _work(system: System, lease: Lease, report: WindowReport, on_pass: Callable[[PassReport], None]) -> None:
+    clock, settings, store = system.clock, system.settings.scheduling, system.store
+    begin = last_busy = clock.now()
+    renewed = begin
+    last_pass = None
+    seen_change = None
+    while True:
+        now = clock.now()
+        if (now - renewed).total_seconds() > _LEASE_TTL_S / 3:
+            lease = store.leases.renew(lease, ttl_s=_LEASE_TTL_S, now=now)
+            renewed = now
+        change = store.change_counter()
+        due = last_pass is None or (now - last_pass).total_seconds() >= settings.pass_interval_s
+        if due or change != seen_change:
+            try:
+                done = run_pass(system, lease.holder)
+            except ExternalError as error:
+                # The database or the cluster does not answer: nothing is concluded; the next pass tries again.
+                report.failed_passes += 1
+                report.ended_because = f"last pass failed: {error}"
+                clock.sleep(settings.pass_interval_s)
+                done = None
+            last_pass = clock.now()
+            if done is not None:
+                report.add(done)
+                on_pass(done)
+                # A pass's own writes need no second pass: its decisions already took them into account.
+                seen_change = store.change_counter() if not done.applied.started else change
+                if not done.is_idle or _intake_pending(system):
+                    last_busy = last_pass
+        else:
+            report.skipped += 1
+        age_s = (clock.now() - begin).total_seconds()
+        if (clock.now() - last_busy).total_seconds() >= settings.idle_exit_s:
+            report.ended_because = "idle"
+            store.leases.release(lease)
+            return
+        if age_s >= settings.window_s:
+            successor = store.leases.holder(STANDBY_LEASE, now=clock.now())
+            if successor is not None or age_s >= 2 * settings.window_s:
+                report.ended_because = "handed over" if successor else "no successor came"
+                store.leases.release(lease)
+                return
+        clock.sleep(_POLL_S)
+
+
+def _intake_pending(system: System) -> bool:
+    counts = system.store.jobs.counts()
+    return any(counts[state] for state in INTAKE_STATES)
