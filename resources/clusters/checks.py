@@ -1,0 +1,122 @@
+"""Diagnosis tests of a local cluster's nodes: declared for virtual ones, real for real ones."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from lucid_pipelines.domain.errors import ExternalError, did_you_mean
+from lucid_pipelines.ports import CheckResult
+from lucid_pipelines.resources.clusters.nodes import LocalNode
+from lucid_pipelines.resources.clusters.nvml import GpuReading, cleanliness
+
+DETAIL_CHARS = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class CheckCommand:
+    """A site's own test: passes when it ends with status 0. Its output is the result's detail."""
+
+    argv: tuple[str, ...]
+    timeout_s: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChecks:
+    """Runs tests by name.
+
+    Attributes:
+        readings: reads the real GPUs; ``None`` where all are virtual.
+        our_processes: process numbers of running attempts.
+        commands: the site's own tests for real nodes, by name.
+    """
+
+    now: Callable[[], datetime]
+    readings: Callable[[], Sequence[GpuReading]] | None
+    our_processes: Callable[[], frozenset[int]]
+    commands: Mapping[str, CheckCommand]
+
+    def run(self, node: LocalNode, test: str) -> CheckResult:
+        """Never raises for a test that fails or cannot be run: the result says so."""
+        passed, detail = self._declared(node, test) if node.is_virtual else self._real(test)
+        return CheckResult(node.name, test, passed, _shortened(detail), self.now())
+
+    def _declared(self, node: LocalNode, test: str) -> tuple[bool | None, str]:
+        declared = node.checks.get(test, node.default_check)
+        if declared is not None:
+            return declared.passed, f"declared: {declared.detail}"
+        known = ", ".join(sorted(node.checks)) or "none"
+        near = did_you_mean(test, node.checks)
+        return None, f"no answer is declared for this test on a virtual node{near}; declared: {known}"
+
+    def _real(self, test: str) -> tuple[bool | None, str]:
+        if test in self.commands:
+            return _run(self.commands[test])
+        judge = _JUDGES.get(test)
+        if judge is None or self.readings is None:
+            known = [*_JUDGES, *self.commands]
+            return None, f"this test is not set up here{did_you_mean(test, known)}; set up: {', '.join(known)}"
+        try:
+            verdicts = [judge(reading, self.our_processes()) for reading in self.readings()]
+        except ExternalError as error:
+            return None, str(error)
+        passed = [verdict for verdict, _ in verdicts]
+        overall = False if False in passed else None if None in passed or not passed else True
+        return overall, "\n".join(detail for _, detail in verdicts) or "no GPU was found"
+
+
+def _visible(reading: GpuReading, ours: frozenset[int]) -> tuple[bool | None, str]:
+    if reading.problem is not None:
+        return False, f"GPU {reading.index} ({reading.uuid}): {reading.problem}"
+    return True, f"GPU {reading.index} ({reading.uuid}): answers"
+
+
+def _ecc(reading: GpuReading, ours: frozenset[int]) -> tuple[bool | None, str]:
+    count = reading.ecc_uncorrected
+    said = f"GPU {reading.index} ({reading.uuid}): uncorrectable ECC errors since the driver was loaded: "
+    return (None, said + "unknown") if count is None else (count == 0, said + str(count))
+
+
+def _clean(reading: GpuReading, ours: frozenset[int]) -> tuple[bool | None, str]:
+    verdict = cleanliness(reading, ours)
+    return verdict.is_clean, f"GPU {reading.index} ({reading.uuid}): {verdict.detail}"
+
+
+_JUDGES: dict[str, Callable[[GpuReading, frozenset[int]], tuple[bool | None, str]]] = {
+    "gpu_visible": _visible,
+    "gpu_ecc": _ecc,
+    "gpu_clean": _clean,
+}
+
+
+def _run(command: CheckCommand) -> tuple[bool | None, str]:
+    try:
+        process = subprocess.Popen(
+            list(command.argv),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        return None, f"the test's command cannot be started: {error}"
+    with process:
+        try:
+            output = process.communicate(timeout=command.timeout_s)[0].decode("utf-8", "replace")
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return None, f"the test did not end within {command.timeout_s:g} s and was killed"
+    if process.returncode < 0:
+        return None, f"the test was ended by signal {-process.returncode}\n{output}"
+    return process.returncode == 0, output
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= DETAIL_CHARS:
+        return text
+    half = DETAIL_CHARS // 2
+    return f"{text[:half]}\n… {len(text) - 2 * half} characters left out …\n{text[-half:]}"

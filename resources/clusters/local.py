@@ -1,0 +1,299 @@
+"""The local cluster: attempts are processes of this machine, on declared virtual GPUs or on real ones.
+
+Nothing is kept in memory that a restart would miss: everything is found again by attempt id below ``root``
+(see ``layout.py`` and ``wrapper.py``), so any number of processes may use one cluster at the same time.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from lucid_pipelines.domain.cluster import GpuSample, Inventory, Isolation, Node, NodeCondition
+from lucid_pipelines.domain.errors import ExternalError, InputError, NotFoundError
+from lucid_pipelines.domain.job import Profile
+from lucid_pipelines.ports import (
+    Capabilities,
+    CheckResult,
+    LaunchRequest,
+    LaunchResult,
+    LogChunk,
+    Observation,
+    Sight,
+)
+from lucid_pipelines.resources.clusters import fencing, wrapper
+from lucid_pipelines.resources.clusters.checks import CheckCommand, NodeChecks
+from lucid_pipelines.resources.clusters.isolation import IsolationLedger
+from lucid_pipelines.resources.clusters.launcher import install_wrapper, start_wrapper
+from lucid_pipelines.resources.clusters.layout import SPEC_BYTES, Layout, checked_id, replace_json
+from lucid_pipelines.resources.clusters.loads import GpuLoad, attempt_load, virtual_samples
+from lucid_pipelines.resources.clusters.logs import read_chunk
+from lucid_pipelines.resources.clusters.nodes import LocalNode, nodes_by_name, require_node
+from lucid_pipelines.resources.clusters.nvml import NvmlSource
+from lucid_pipelines.resources.clusters.observing import observe
+from lucid_pipelines.resources.clusters.processes import attempt_of
+from lucid_pipelines.resources.clusters.records import profile_of, read_started
+from lucid_pipelines.resources.clusters.request import WrapperOptions, checked_grace, wrapper_spec
+
+FENCE_PATIENCE_S = 20.0
+NVML_OWNER = "nvml"
+_log = logging.getLogger(__name__)
+
+
+class LocalCluster:
+    """The ``Cluster`` port on one machine.
+
+    Args:
+        root: the cluster's own folder, on a local disk; made when missing.
+        nodes: what it consists of; see ``real_nodes`` for the GPUs of this machine.
+        nvml: reads real GPUs; needed when a node has some.
+        options: how wrappers work.
+        check_commands: the site's own diagnosis tests for real nodes, by name.
+        now: the clock.
+
+    Raises:
+        InputError: no node, two nodes of one name, or real GPUs without ``nvml``.
+        ExternalError: the root cannot be used.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        nodes: Sequence[LocalNode],
+        *,
+        nvml: NvmlSource | None = None,
+        options: WrapperOptions | None = None,
+        check_commands: Mapping[str, CheckCommand] | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._nodes = nodes_by_name(nodes)
+        real = [node.name for node in nodes if not node.is_virtual]
+        if real and nvml is None:
+            raise InputError(f"real GPUs are read through NVML; give its source for the nodes {real}")
+        self._nvml = nvml
+        self._options = options or WrapperOptions()
+        self._now = now
+        self._layout = Layout(root)
+        self._isolations = IsolationLedger(self._layout.isolation, now)
+        self._checks = NodeChecks(
+            now, None if nvml is None else nvml.readings, self._our_processes, dict(check_commands or {})
+        )
+        self._seen_at: dict[str, datetime] = {}
+        try:
+            self._layout.create()
+            self._wrapper = install_wrapper(self._layout.wrapper)
+        except OSError as error:
+            raise ExternalError(f"the local cluster's folder cannot be used: {root}: {error}") from error
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(can_pack=True, can_isolate=True, can_check=True, can_adopt=False)
+
+    def inventory(self) -> Inventory:
+        """Every node with its GPUs and the reasons against using them.
+
+        A real GPU that does not answer is isolated by ``nvml`` for as long as that lasts; a node whose GPUs
+        or isolations cannot be read is UNOBSERVED.
+        """
+        now = self._now()
+        return Inventory(tuple(self._node(node, now) for node in self._nodes.values()), now)
+
+    def launch(self, request: LaunchRequest) -> LaunchResult:
+        """Start an attempt under a wrapper of its own; returns once its command runs or is known not to run."""
+        spec = wrapper_spec(request, self._nodes, self._options)
+        attempt_id = request.attempt_id
+        try:
+            folder = self._layout.place(attempt_id, request.job_dir, spec)
+            log_path = str(folder / wrapper.LOG)
+            if any(os.path.lexists(folder / name) for name in (wrapper.EXIT, wrapper.STARTED)):
+                return LaunchResult(attempt_id, log_path, already=True)
+            for output in (spec["output_dir"], spec["checkpoint_dir"]):
+                Path(output).mkdir(parents=True, exist_ok=True)
+            self._layout.mark_live(attempt_id)
+        except (OSError, ValueError) as error:
+            raise ExternalError(f"attempt {attempt_id!r} cannot be placed; launch it again: {error}") from error
+        state = start_wrapper(
+            self._wrapper,
+            folder / wrapper.SPEC,
+            attempt_id,
+            self._options.base_env,
+            self._options.launch_timeout_s,
+        )
+        return LaunchResult(attempt_id, log_path, already=state not in ("started", "spawn_failed"))
+
+    def poll(self, attempt_ids: Sequence[str]) -> Mapping[str, Observation]:
+        now = self._now()
+        seen = {attempt_id: observe(self._layout, checked_id(attempt_id), now) for attempt_id in attempt_ids}
+        for attempt_id, observation in seen.items():
+            if observation.sight is Sight.EXITED:
+                self._layout.unmark_live(attempt_id)
+        return seen
+
+    def stop(self, attempt_id: str, grace_s: float, reason: str) -> None:
+        request = {"grace_s": checked_grace(grace_s), "reason": reason, "requested_at": self._now().isoformat()}
+        try:
+            folder = self._layout.bury(attempt_id)
+            if os.path.lexists(folder / wrapper.EXIT):
+                return
+            replace_json(folder / wrapper.STOP, request)
+            started = read_started(folder)
+            if started is None:
+                self._end_unstarted(folder, attempt_id, reason)
+                started = read_started(folder)
+        except (OSError, ValueError) as error:
+            raise ExternalError(f"attempt {attempt_id!r} cannot be stopped now; call again: {error}") from error
+        if started is not None and started.boot_id == wrapper.boot_id():
+            wrapper.send_signal(started.wrapper.pid, started.wrapper.start_ticks, signal.SIGTERM)
+
+    def fence(self, attempt_id: str) -> int:
+        try:
+            folder = self._layout.bury(attempt_id)
+        except OSError as error:
+            raise ExternalError(f"attempt {attempt_id!r} cannot be fenced; call again: {error}") from error
+        found = fencing.fence(folder, attempt_id, FENCE_PATIENCE_S)
+        self._layout.unmark_live(attempt_id)
+        return found
+
+    def read_log(self, attempt_id: str, offset: int, max_bytes: int) -> LogChunk:
+        return read_chunk(self._folder(attempt_id) / wrapper.LOG, offset, max_bytes)
+
+    def sample(self) -> Sequence[GpuSample]:
+        """One sample a GPU. Raises ``ExternalError`` when real GPUs cannot be read at all."""
+        now = self._now()
+        samples: list[GpuSample] = []
+        if any(node.is_virtual for node in self._nodes.values()):
+            samples += virtual_samples(self._nodes.values(), self._declared_loads(now), now)
+        if self._nvml is not None:
+            for node in self._nodes.values():
+                if not node.is_virtual:
+                    samples += self._nvml.sample(node.name)
+        return samples
+
+    def profile(self, attempt_id: str) -> Profile | None:
+        """What a running attempt has shown so far; ``None`` before its first sample.
+
+        Raises:
+            NotFoundError: no such attempt was ever launched here.
+            ExternalError: its samples cannot be read.
+        """
+        folder = self._folder(attempt_id)
+        try:
+            started = read_started(folder)
+            if started is None:
+                return None
+            spec = wrapper.read_json(str(folder / wrapper.SPEC), SPEC_BYTES)
+            samples = _read_samples(folder / wrapper.SAMPLES)
+        except (OSError, ValueError) as error:
+            raise ExternalError(f"the samples of attempt {attempt_id!r} cannot be read: {error}") from error
+        if not samples:
+            return None
+        steady_from = started.started_at.timestamp() + float(spec["warmup_s"])
+        return profile_of({**wrapper.summarise(samples, steady_from), "source": spec["telemetry"]})
+
+    def check(self, node: str, test: str) -> CheckResult:
+        return self._checks.run(require_node(self._nodes, node), test)
+
+    def isolate(self, node: str, gpu_indices: Sequence[int], owner: str, reason: str) -> None:
+        require_node(self._nodes, node, gpu_indices)
+        self._isolations.add(node, gpu_indices, owner, reason)
+
+    def restore(self, node: str, gpu_indices: Sequence[int], owner: str) -> None:
+        require_node(self._nodes, node, gpu_indices)
+        self._isolations.remove(node, gpu_indices, owner)
+
+    def _node(self, declared: LocalNode, now: datetime) -> Node:
+        node = Node(declared.name, declared.gpus, declared.vc, observed_at=now, cpus=declared.cpus or os.cpu_count())
+        lost: list[Isolation] = []
+        try:
+            isolations = self._isolations.of(declared.name)
+            if not declared.is_virtual and self._nvml is not None:
+                readings = self._nvml.readings()
+                node = replace(node, gpus=tuple({gpu.index: gpu for gpu in self._nvml.gpus()}.values()))
+                lost = [Isolation((r.index,), NVML_OWNER, r.problem, now) for r in readings if r.problem]
+        except ExternalError as error:
+            _log.warning("node %s is unobserved: %s", declared.name, error)
+            seen_at = self._seen_at.get(declared.name)
+            return replace(node, condition=NodeCondition.UNOBSERVED, observed_at=seen_at)
+        self._seen_at[declared.name] = now
+        node = replace(node, isolations=(*isolations, *lost))
+        return node if node.usable_gpus else replace(node, condition=NodeCondition.DRAINED)
+
+    def _end_unstarted(self, folder: Path, attempt_id: str, reason: str) -> None:
+        """Record the end of an attempt that has no wrapper; with one, its wrapper reads the request itself."""
+        lock = wrapper.take_lock(str(folder))
+        if lock is None:
+            return
+        try:
+            if not os.path.lexists(folder / wrapper.STARTED):
+                fencing.record_end(folder, attempt_id, "stopped", f"before it started: {reason}", None)
+        finally:
+            os.close(lock)
+
+    def _folder(self, attempt_id: str) -> Path:
+        try:
+            folder = self._layout.find(attempt_id)
+        except OSError as error:
+            raise ExternalError(f"the local cluster's folder cannot be read: {error}") from error
+        if folder is None:
+            raise NotFoundError(f"no attempt of this name was launched here: {attempt_id!r}")
+        return folder
+
+    def _declared_loads(self, now: datetime) -> list[GpuLoad]:
+        loads: list[GpuLoad] = []
+        for attempt_id, sight in self._live(now).items():
+            folder = self._layout.attempts / attempt_id
+            try:
+                if sight is Sight.RUNNING:
+                    loads += attempt_load(folder)
+                else:  # whether its processes still use the GPUs is not known
+                    unknown = (None, None, None)
+                    loads += [replace(load, load=unknown) for load in attempt_load(folder)]
+            except (OSError, ValueError) as error:
+                _log.warning("the load of attempt %s cannot be read: %s", attempt_id, error)
+        return loads
+
+    def _live(self, now: datetime) -> dict[str, Sight]:
+        """Attempts that may be using GPUs."""
+        try:
+            ids = self._layout.live_ids()
+        except OSError as error:
+            raise ExternalError(f"the local cluster's folder cannot be read: {error}") from error
+        seen = {attempt_id: observe(self._layout, attempt_id, now).sight for attempt_id in ids}
+        for attempt_id, sight in seen.items():
+            if sight is Sight.EXITED:
+                self._layout.unmark_live(attempt_id)
+        return {name: sight for name, sight in seen.items() if sight not in (Sight.EXITED, Sight.NOT_STARTED)}
+
+    def _our_processes(self) -> frozenset[int]:
+        live = self._live(self._now())
+        return frozenset(pid for pid in wrapper.process_table() if attempt_of(pid) in live)
+
+
+def real_nodes(nvml: NvmlSource, vc: str = "default", name: str | None = None) -> tuple[LocalNode, ...]:
+    """This machine as one node with the GPUs that NVML shows.
+
+    Raises:
+        ExternalError: there is no driver, it does not answer, or it shows no GPU.
+    """
+    gpus = nvml.gpus()
+    if not gpus:
+        raise ExternalError("NVML shows no GPU; declare virtual ones instead")
+    return (LocalNode(name or socket.gethostname(), gpus, vc, os.cpu_count()),)
+
+
+def _read_samples(path: Path) -> list[wrapper.Sample]:
+    samples: list[wrapper.Sample] = []
+    with suppress(FileNotFoundError), path.open(encoding="utf-8") as file:
+        for line in file:
+            with suppress(ValueError, KeyError, TypeError):  # the line that is being written at this moment
+                row = json.loads(line)
+                samples.append((float(row["at"]), [(int(i), u, m, mib) for i, u, m, mib in row["gpus"]]))
+    return samples
