@@ -128,14 +128,14 @@ class Client:
             change = self.system.store.change_counter()
             if change != seen:
                 seen = change
-                by_id = {job.job_id: job for job in self.system.store.jobs.find(ids=list(job_ids))}
+                by_id = {job.job_id: job for job in self.system.store.jobs.find(ids=list(job_ids), limit=None)}
                 jobs = [by_id[job_id] for job_id in job_ids]
                 yield jobs
                 if all(is_settled(job) for job in jobs):
                     return
             if deadline is not None and time.monotonic() > deadline:
                 open_ones = [
-                    job.job_id for job in self.system.store.jobs.find(ids=list(job_ids)) if not is_settled(job)
+                    job.job_id for job in self.system.store.jobs.find(ids=list(job_ids), limit=None) if not is_settled(job)
                 ]
                 raise TimeoutError(f"not ended after {timeout_s} s: {', '.join(open_ones)}")
             self.system.clock.sleep(_POLL_S)

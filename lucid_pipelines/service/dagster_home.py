@@ -75,7 +75,6 @@ def write_dagster_home(settings: Settings) -> Path:
 
 def dagster_yaml(settings: Settings, files: RunFiles) -> dict[str, object]:
     """The instance configuration; each choice has its reason in ``docs/decisions/0002-dagster-instance.md``."""
-    days = settings.dagster.keep_runs_days
     config: dict[str, object] = {
         "telemetry": {"enabled": False},
         "nux": {"enabled": False},
@@ -93,8 +92,9 @@ def dagster_yaml(settings: Settings, files: RunFiles) -> dict[str, object]:
         },
         "sensors": {"use_threads": True, "num_workers": 4, "num_submit_workers": 4},
         "schedules": {"use_threads": True, "num_workers": 2},
+        # Dagster would delete old ticks after every tick, which costs more than the tick; maintenance_job does it.
         "retention": {
-            "sensor": {"purge_after_days": {"skipped": 1, "success": int(days), "failure": 30, "started": 1}},
+            "sensor": {"purge_after_days": -1},
             "schedule": {"purge_after_days": {"skipped": 7, "success": 90, "failure": 90, "started": 7}},
         },
     }

@@ -110,7 +110,7 @@ class Jobs:
         query = select(_JOBS.c.state, func.count()).group_by(_JOBS.c.state)
         if vc is not None:
             query = query.where(_JOBS.c.vc == vc)
-        found = self._database.read(lambda c: {state: int(count) for state, count in c.execute(query).tuples()})
+        found = self._database.read(lambda c: {state: int(count) for state, count in c.execute(query)})
         return {state: found.get(state.value, 0) for state in JobState}
 
     # ---- change ---------------------------------------------------------------------------------------
@@ -240,6 +240,13 @@ class Jobs:
             return [claiming.claim_of(_JOBS, row, job_from_row(row)) for row in rows]
 
         return self._database.write(work)
+
+    def claimable_count(self, states: Collection[JobState], *, now: datetime) -> int:
+        """How many jobs in these states nobody has claimed, or whose claim has run out."""
+        eligible = _JOBS.c.state.in_(sorted(state.value for state in states))
+        is_free = _JOBS.c.claimed_until.is_(None) | (_JOBS.c.claimed_until <= now)
+        query = select(func.count()).select_from(_JOBS).where(eligible, is_free)
+        return self._database.read(lambda c: int(c.execute(query).scalar_one()))
 
     def renew(self, claim: Claim[Job], *, ttl_s: float, now: datetime) -> Claim[Job]:
         """Keep the job for another ``ttl_s``. Raises ``StaleLockError`` when the claim was lost."""

@@ -1,0 +1,40 @@
+"""Delete what is past its retention, in bounded batches."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from lucid_pipelines import snapshots
+from lucid_pipelines.control.system import System
+from lucid_pipelines.domain.states import JobState
+
+_SNAPSHOT_DAYS = 7.0
+_INTENTS_DAYS = 7.0
+
+
+def prune_state(system: System) -> dict[str, int]:
+    """Prune events, metrics and done intents by age, and snapshots that no unfinished job needs.
+
+    Returns:
+        Deletions by kind.
+    """
+    now = system.clock.now()
+    retention = system.settings.retention
+    deleted = dict(
+        system.store.prune(
+            events_before=now - timedelta(days=retention.events_days),
+            metrics_before=now - timedelta(days=retention.samples_days),
+            intents_before=now - timedelta(days=_INTENTS_DAYS),
+        )
+    )
+    unfinished = [state for state in JobState if not state.is_terminal]
+    needed = {job.spec.snapshot_digest for job in system.store.jobs.find(states=unfinished, limit=None)} - {None}
+    if system.settings.snapshots.is_dir():
+        collected = snapshots.garbage_collect(
+            system.settings.snapshots,
+            keep={digest for digest in needed if digest is not None},
+            older_than=timedelta(days=_SNAPSHOT_DAYS),
+            now=now,
+        )
+        deleted["snapshots"] = collected.manifests_removed
+    return deleted

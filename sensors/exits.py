@@ -1,0 +1,69 @@
+"""Abnormal exits: a sensor over our outbox, and the job that drains it in bounded batches (R-35)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from dagster import (
+    DefaultSensorStatus,
+    DynamicOut,
+    DynamicOutput,
+    OpExecutionContext,
+    RunRequest,
+    SensorEvaluationContext,
+    SkipReason,
+    in_process_executor,
+    job,
+    mem_io_manager,
+    op,
+    sensor,
+)
+
+from lucid_pipelines.control.exits import claim_exits, handle_exit
+from lucid_pipelines.resources.lucid import LucidResource
+from lucid_pipelines.store import Claim, Exit
+
+
+@op(out=DynamicOut(), description="Claim the oldest abnormal exits that nobody has handled.")
+def claim_abnormal_exits(context: OpExecutionContext, lucid: LucidResource) -> Iterator[DynamicOutput[Any]]:
+    """One output per claimed exit."""
+    for claim in claim_exits(lucid.system, worker=context.run_id):
+        yield DynamicOutput(claim, mapping_key=claim.item.attempt_id.replace("-", "_"))
+
+
+@op(description="One abnormal exit: locate -> classify -> diagnose -> decide -> act.")
+def handle_abnormal_exit(context: OpExecutionContext, lucid: LucidResource, claim: Any) -> None:
+    """Report one exit and do what the mode of restarts allows."""
+    checked: Claim[Exit] = claim
+    report = handle_exit(lucid.system, checked)
+    if report is None:
+        context.log.warning(f"{checked.item.attempt_id}: could not be handled now; it will be tried again")
+        return
+    context.log.info(f"{report.attempt_id}: {report.outcome.value}, rule {report.rule}; {report.detail}")
+    context.add_output_metadata({key: str(value) for key, value in report.to_json().items()})
+
+
+@job(
+    executor_def=in_process_executor,
+    resource_defs={"io_manager": mem_io_manager},
+    tags={"lucid/kind": "control"},
+    description="Drain a batch of abnormal exits: one mapped step per exit.",
+)
+def failure_handling_job() -> None:
+    """Claim a batch and handle each exit of it."""
+    claim_abnormal_exits().map(handle_abnormal_exit)
+
+
+@sensor(
+    job=failure_handling_job,
+    minimum_interval_seconds=15,
+    default_status=DefaultSensorStatus.RUNNING,
+    description="Starts failure_handling_job when abnormal exits wait in the outbox.",
+)
+def exit_sensor(context: SensorEvaluationContext, lucid: LucidResource) -> RunRequest | SkipReason:
+    """One count over our own table; never the run history."""
+    del context
+    pending, oldest = lucid.system.store.exits.pending()
+    if pending == 0 or oldest is None:
+        return SkipReason("no abnormal exit waits")
+    lag_s = (lucid.system.clock.now() - oldest).total_seconds()
+    return RunRequest(tags={"lucid/pending": str(pending), "lucid/lag_s": f"{lag_s:.0f}"})

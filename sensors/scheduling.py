@@ -1,0 +1,80 @@
+"""The scheduling window: a sensor that keeps one open while there is work, and the job that is the window."""
+
+from statistics import fmean
+
+from dagster import (
+    DefaultSensorStatus,
+    MetadataValue,
+    OpExecutionContext,
+    Output,
+    RunRequest,
+    SensorEvaluationContext,
+    SensorResult,
+    SkipReason,
+    in_process_executor,
+    job,
+    mem_io_manager,
+    op,
+    sensor,
+)
+
+from lucid_pipelines.control.scheduling import PassReport, run_window
+from lucid_pipelines.control.window_watch import WatchState, watch_window
+from lucid_pipelines.resources.lucid import LucidResource
+
+
+@op(description="Observe -> prioritise -> bind -> place -> dispatch, pass after pass, for about a minute.")
+def scheduling_window(context: OpExecutionContext, lucid: LucidResource) -> Output[None]:
+    """Hold the lease and make passes; what each pass changed goes to the run's log."""
+
+    def tell(report: PassReport) -> None:
+        done = report.applied
+        if done.started or done.packed or done.stopped or done.refused or report.observed.ended:
+            context.log.info(
+                f"pass: {done.started} started, {done.packed} packed, {done.stopped} stopped, "
+                f"{report.observed.ended} ended, {done.held} held, {done.refused} refused "
+                f"in {report.wall_s * 1000:.0f} ms"
+            )
+
+    report = run_window(lucid.system, holder=context.run_id, on_pass=tell)
+    walls_ms = sorted(wall * 1000 for wall in report.pass_wall_s)
+    metadata: dict[str, float | int | str | MetadataValue] = {
+        "policy": lucid.system.policy.name,
+        "passes": report.passes,
+        "started": report.started,
+        "packed": report.packed,
+        "stopped": report.stopped,
+        "ended": report.ended,
+        "refused": report.refused,
+        "failed_passes": report.failed_passes,
+        "ended_because": report.ended_because,
+    }
+    if walls_ms:
+        metadata["pass_mean_ms"] = fmean(walls_ms)
+        metadata["pass_max_ms"] = walls_ms[-1]
+    return Output(None, metadata=metadata)
+
+
+@job(
+    executor_def=in_process_executor,
+    resource_defs={"io_manager": mem_io_manager},
+    tags={"lucid/kind": "control"},
+    description="One scheduling window (one at a time, by a lease in the state database).",
+)
+def scheduling_job() -> None:
+    """The window is one op: its passes share one process."""
+    scheduling_window()
+
+
+@sensor(
+    job=scheduling_job,
+    minimum_interval_seconds=1,
+    default_status=DefaultSensorStatus.RUNNING,
+    description="Keeps one scheduling window open while there is work.",
+)
+def scheduling_sensor(context: SensorEvaluationContext, lucid: LucidResource) -> SensorResult:
+    """Ask for a window when there is work and none is open, or the open one is about to end."""
+    verdict = watch_window(lucid.system, WatchState.parse(context.cursor))
+    if verdict.start:
+        return SensorResult(run_requests=[RunRequest()], cursor=verdict.state.to_text())
+    return SensorResult(skip_reason=SkipReason(verdict.why), cursor=verdict.state.to_text())

@@ -1,0 +1,82 @@
+"""New submissions: a sensor over our own rows, and the job that takes a batch of them in."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from dagster import (
+    DefaultSensorStatus,
+    DynamicOut,
+    DynamicOutput,
+    OpExecutionContext,
+    RunRequest,
+    SensorEvaluationContext,
+    SkipReason,
+    in_process_executor,
+    job,
+    mem_io_manager,
+    op,
+    sensor,
+)
+
+from lucid_pipelines.control.intake import INTAKE_STATES, claim_batch, take_in
+from lucid_pipelines.domain.job import Job
+from lucid_pipelines.resources.lucid import LucidResource
+from lucid_pipelines.store import Claim
+
+_MOST_RUNS_A_TICK = 4
+
+
+@op(out=DynamicOut(), description="Claim the oldest submissions that wait to be taken in.")
+def claim_submissions(context: OpExecutionContext, lucid: LucidResource) -> Iterator[DynamicOutput[Any]]:
+    """One output per claimed job."""
+    for claim in claim_batch(lucid.system, worker=context.run_id):
+        yield DynamicOutput(claim, mapping_key=claim.item.job_id.replace("-", "_"))
+
+
+@op(description="One submission: snapshot -> advise -> queue.")
+def take_in_submission(context: OpExecutionContext, lucid: LucidResource, claim: Any) -> None:
+    """Bring one job into the queue, or fail it with the reason in its record."""
+    checked: Claim[Job] = claim
+    result = take_in(lucid.system, checked)
+    spec = checked.item.spec
+    context.log.info(f"{checked.item.job_id} ({spec.name}, {spec.user}, {spec.gpus} GPU): {result.value}")
+    context.add_output_metadata(
+        {
+            "job_id": checked.item.job_id,
+            "name": spec.name,
+            "user": spec.user,
+            "virtual_cluster": spec.vc,
+            "gpus": spec.gpus,
+            "result": result.value,
+        }
+    )
+
+
+@job(
+    executor_def=in_process_executor,
+    resource_defs={"io_manager": mem_io_manager},
+    tags={"lucid/kind": "control"},
+    description="Take a batch of submissions in: one mapped step per job.",
+)
+def submission_job() -> None:
+    """Claim a batch and take each job of it in."""
+    claim_submissions().map(take_in_submission)
+
+
+@sensor(
+    job=submission_job,
+    minimum_interval_seconds=1,
+    default_status=DefaultSensorStatus.RUNNING,
+    description="Starts submission_job when submissions wait.",
+)
+def submission_sensor(context: SensorEvaluationContext, lucid: LucidResource) -> Iterator[RunRequest | SkipReason]:
+    """One count; at most a few runs a tick, each with a bounded batch."""
+    del context
+    system = lucid.system
+    waiting = system.store.jobs.claimable_count(INTAKE_STATES, now=system.clock.now())
+    if waiting == 0:
+        yield SkipReason("no submission waits")
+        return
+    batches = -(-waiting // system.settings.submission.batch)
+    for _ in range(min(batches, _MOST_RUNS_A_TICK)):
+        yield RunRequest(tags={"lucid/waiting": str(waiting)})
