@@ -1,6 +1,6 @@
 """Composition root: one Dagster code location."""
 
-from dagster import Definitions
+from dagster import Definitions, in_process_executor, mem_io_manager
 
 from lucid_pipelines.assets import job_history, training_metrics
 from lucid_pipelines.resources.lucid import LucidResource
@@ -25,5 +25,7 @@ defs = Definitions(
         training_metrics.metrics_sensor,
     ],
     schedules=[maintenance.maintenance_schedule, job_history.job_history_schedule],
-    resources={"lucid": LucidResource()},
+    # Every run is one process: what steps hand on stays in its memory, what must last goes to our own stores.
+    executor=in_process_executor,
+    resources={"lucid": LucidResource(), "io_manager": mem_io_manager},
 )

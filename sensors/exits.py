@@ -13,7 +13,6 @@ from dagster import (
     SkipReason,
     in_process_executor,
     job,
-    mem_io_manager,
     op,
     sensor,
 )
@@ -44,7 +43,6 @@ def handle_abnormal_exit(context: OpExecutionContext, lucid: LucidResource, clai
 
 @job(
     executor_def=in_process_executor,
-    resource_defs={"io_manager": mem_io_manager},
     tags={"lucid/kind": "control"},
     description="Drain a batch of abnormal exits: one mapped step per exit.",
 )

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dagster import Config, OpExecutionContext, in_process_executor, job, mem_io_manager, op
+from dagster import Config, OpExecutionContext, in_process_executor, job, op
 from pydantic import Field
 
 from lucid_pipelines.client import Client
@@ -40,7 +40,6 @@ def submit_training(context: OpExecutionContext, config: SubmitConfig, lucid: Lu
 
 @job(
     executor_def=in_process_executor,
-    resource_defs={"io_manager": mem_io_manager},
     description="Submit one training job from the launchpad.",
 )
 def submit_training_job() -> None:

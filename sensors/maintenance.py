@@ -11,7 +11,6 @@ from dagster import (
     ScheduleDefinition,
     in_process_executor,
     job,
-    mem_io_manager,
     op,
 )
 
@@ -49,7 +48,6 @@ def prune_rows(lucid: LucidResource) -> Output[None]:
 
 @job(
     executor_def=in_process_executor,
-    resource_defs={"io_manager": mem_io_manager},
     tags={"lucid/kind": "control"},
     description="Hourly housekeeping.",
 )

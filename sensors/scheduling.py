@@ -13,7 +13,6 @@ from dagster import (
     SkipReason,
     in_process_executor,
     job,
-    mem_io_manager,
     op,
     sensor,
 )
@@ -57,7 +56,6 @@ def scheduling_window(context: OpExecutionContext, lucid: LucidResource) -> Outp
 
 @job(
     executor_def=in_process_executor,
-    resource_defs={"io_manager": mem_io_manager},
     tags={"lucid/kind": "control"},
     description="One scheduling window (one at a time, by a lease in the state database).",
 )

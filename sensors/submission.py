@@ -13,7 +13,6 @@ from dagster import (
     SkipReason,
     in_process_executor,
     job,
-    mem_io_manager,
     op,
     sensor,
 )
@@ -54,7 +53,6 @@ def take_in_submission(context: OpExecutionContext, lucid: LucidResource, claim:
 
 @job(
     executor_def=in_process_executor,
-    resource_defs={"io_manager": mem_io_manager},
     tags={"lucid/kind": "control"},
     description="Take a batch of submissions in: one mapped step per job.",
 )
