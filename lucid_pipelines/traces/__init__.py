@@ -1,1 +1,27 @@
-"""Loaders for public trace formats, the synthetic generator, contracts and quarantine."""
+"""Loaders for public trace formats, the synthetic generator, contracts and quarantine.
+
+``load`` reads a trace of any format; ``generate`` makes one; ``describe`` sums it up; ``convert`` writes it in
+the project's own format.
+"""
+
+from lucid_pipelines.traces.detect import detect_format
+from lucid_pipelines.traces.load import load
+from lucid_pipelines.traces.loaded import LoadedTrace
+from lucid_pipelines.traces.predictions import read_predictions, read_throughput_forecast
+from lucid_pipelines.traces.profiles import ProfileTable, generated_profiles, read_profiles
+from lucid_pipelines.traces.registry import CONTRACTS, FORMATS
+from lucid_pipelines.traces.workloads import assign_workloads
+
+__all__ = [
+    "CONTRACTS",
+    "FORMATS",
+    "LoadedTrace",
+    "ProfileTable",
+    "assign_workloads",
+    "detect_format",
+    "generated_profiles",
+    "load",
+    "read_predictions",
+    "read_profiles",
+    "read_throughput_forecast",
+]
