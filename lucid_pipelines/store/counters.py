@@ -43,7 +43,7 @@ class Counters:
     def all(self, prefix: str = "") -> dict[str, int]:
         """Counts by name, of the names that begin with ``prefix``."""
         query = select(_COUNTERS.c.name, _COUNTERS.c.value).order_by(_COUNTERS.c.name)
-        rows = self._database.read(lambda c: c.execute(query).tuples().all())
+        rows = self._database.read(lambda c: c.execute(query).all())
         return {name: int(value) for name, value in rows if name.startswith(prefix)}
 
 

@@ -20,6 +20,7 @@ from lucid_pipelines.store.estimates import score_estimates
 from lucid_pipelines.store.history import insert_history
 from lucid_pipelines.store.ids import job_id_of
 from lucid_pipelines.store.records import EndResult, EventKind
+from lucid_pipelines.store.types import as_utc
 
 _ATTEMPTS = tables.attempts
 _END_STATE = {
@@ -90,10 +91,10 @@ _ENDED_COLUMNS = ("state", "started_at", "ended_at", "outcome", "cause", "exit_r
 
 def _span(attempt: dict[str, Any], end: End, now: datetime) -> tuple[datetime, datetime | None]:
     """End and start of the run; the exit record knows best, and time never runs backward."""
-    ended_at = end.exit.ended_at if end.exit else now
+    ended_at = as_utc(end.exit.ended_at if end.exit else now)
     started_at = attempt["started_at"]
     if end.exit is not None and end.exit.started_at is not None:
-        started_at = end.exit.started_at
+        started_at = as_utc(end.exit.started_at)
     if started_at is not None and started_at > ended_at:
         started_at = ended_at
     return ended_at, started_at

@@ -75,7 +75,7 @@ class Estimates:
         """How each basis fared, over predictions scored in ``[since, until)``, by basis name."""
         scored = (_ESTIMATES.c.scored_at >= since) & (_ESTIMATES.c.scored_at < until)
         columns = (_ESTIMATES.c.basis, _ESTIMATES.c.duration_s, _ESTIMATES.c.actual_s, _ESTIMATES.c.within)
-        rows = self._database.read(lambda c: c.execute(select(*columns).where(scored)).tuples().all())
+        rows = self._database.read(lambda c: c.execute(select(*columns).where(scored)).all())
         by_basis: dict[str, list[Any]] = {}
         for row in rows:
             by_basis.setdefault(row[0], []).append(row)

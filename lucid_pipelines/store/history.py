@@ -134,7 +134,7 @@ def _rung(
         .order_by(_HISTORY.c.ended_at.desc())
         .limit(max_samples)
     )
-    rows = connection.execute(query).tuples().all()
+    rows = connection.execute(query).all()
     if not rows:
         return None
     durations = sorted(duration for duration, _ in rows)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import threading
 from datetime import UTC, datetime
+
+from lucid_pipelines.store.types import as_utc
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _EPOCH = datetime(2020, 1, 1, tzinfo=UTC)
@@ -23,10 +26,13 @@ class JobIds:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._last = 0
+        self._process_id = os.getpid()
 
     def next(self, now: datetime) -> str:
-        seconds = int((now - _EPOCH).total_seconds()) & 0xFFFFFFFF
+        seconds = int((as_utc(now) - _EPOCH).total_seconds()) & 0xFFFFFFFF
         with self._lock:
+            if self._process_id != os.getpid():  # a forked child must not count on from its parent
+                self._last, self._process_id = 0, os.getpid()
             if self._last >> _RANDOM_BITS == seconds:
                 value = self._last + 1 + secrets.randbelow(64)
             else:

@@ -106,7 +106,9 @@ class Nodes:
 
     def overdue(self, *, now: datetime) -> list[NodeReason]:
         """Reasons in force whose deadline has passed: an alarm is due."""
-        return [reason for reason in self.isolated() if reason.deadline is not None and reason.deadline <= now]
+        past = _CONDITIONS.c.lifted_at.is_(None) & (_CONDITIONS.c.deadline <= now)
+        query = select(_CONDITIONS).where(past).order_by(_CONDITIONS.c.id)
+        return self._database.read(lambda c: [reason_from_row(row) for row in c.execute(query).mappings()])
 
     def past(self, node: str, *, limit: int = 100) -> list[NodeReason]:
         """Reasons of a node that were lifted, newest first."""

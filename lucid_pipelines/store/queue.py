@@ -59,7 +59,7 @@ class Queue:
                 select(tables.gpu_slots).order_by(
                     tables.gpu_slots.c.node, tables.gpu_slots.c.gpu_index, tables.gpu_slots.c.slot
                 )
-            ).tuples()
+            )
         )
         conditions = tables.node_conditions
         in_force = select(conditions).where(conditions.c.lifted_at.is_(None)).order_by(conditions.c.id)
@@ -82,7 +82,7 @@ class Queue:
 
     def _current_jobs(self, connection: Connection) -> dict[str, Job]:
         shown = _JOBS.c.state.in_([state.value for state in _SHOWN])
-        versions = connection.execute(select(_JOBS.c.job_id, _JOBS.c.version).where(shown)).tuples().all()
+        versions = connection.execute(select(_JOBS.c.job_id, _JOBS.c.version).where(shown)).all()
         known = self._jobs
         stale = [job_id for job_id, version in versions if job_id not in known or known[job_id].version != version]
         fresh = {row["job_id"]: job_from_row(row) for row in _rows(connection, _JOBS, _JOBS.c.job_id, stale)}

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from sqlalchemy import JSON, BigInteger, DateTime, Dialect, Double, Integer, String
-from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from lucid_pipelines.domain.errors import InputError
@@ -26,9 +25,7 @@ class UtcTime(TypeDecorator[datetime]):
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         if value is None:
             return None
-        if value.tzinfo is None:
-            raise InputError(f"times carry a timezone, e.g. datetime.now(UTC); got {value!r}")
-        utc = value.astimezone(UTC)
+        utc = as_utc(value)
         return utc.replace(tzinfo=None) if dialect.name == "sqlite" else utc
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
@@ -84,18 +81,23 @@ class Finite(TypeDecorator[float]):
 
 
 class JsonDocument(TypeDecorator[object]):
-    """JSON that both databases can keep (JSONB on PostgreSQL): clean text and finite numbers only."""
+    """JSON that both databases give back as it was: clean text and finite numbers only.
+
+    Plain JSON on PostgreSQL too: JSONB would turn 1e300 into an integer and reorder keys.
+    """
 
     impl = JSON(none_as_null=True)
     cache_ok = True
 
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[object]:
-        if dialect.name == "postgresql":
-            return dialect.type_descriptor(JSONB(none_as_null=True))
-        return dialect.type_descriptor(JSON(none_as_null=True))
-
     def process_bind_param(self, value: object, dialect: Dialect) -> object:
         return None if value is None else _clean_json(value)
+
+
+def as_utc(value: datetime) -> datetime:
+    """The same moment in UTC. Raises ``InputError`` for a time that names no zone."""
+    if value.tzinfo is None:
+        raise InputError(f"times carry a timezone, e.g. datetime.now(UTC); got {value!r}")
+    return value.astimezone(UTC)
 
 
 def check_text(value: str) -> None:
@@ -120,7 +122,7 @@ def _clean_json(value: object) -> object:
                 raise InputError(f"JSON keeps finite numbers only, null when unknown; got {value!r}")
             return value
         case datetime():
-            return value.astimezone(UTC).isoformat()
+            return as_utc(value).isoformat()
         case Mapping():
             return {str(_clean_json(str(key))): _clean_json(item) for key, item in value.items()}
         case Sequence() | set() | frozenset():

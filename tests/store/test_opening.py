@@ -21,6 +21,7 @@ from tests.support_pg.server import PostgresServer
 from tests.support_store.jobs import NOW, make_spec
 from tests.support_store.processes import together
 
+
 def _database(url: str) -> Database:
     parsed = database_url(url)
     return Database(make_engine(parsed, busy_timeout_s=5, durable=False, pool_size=1), parsed)

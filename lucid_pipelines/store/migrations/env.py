@@ -12,15 +12,14 @@ from lucid_pipelines.store.tables import metadata
 from lucid_pipelines.store.types import CleanText, Finite, IdText, JsonDocument, UtcTime
 
 
-def render_item(kind: str, item: Any, autogen: AutogenContext) -> str | Literal[False]:
+def render_item(kind: str, item: Any, _autogen: AutogenContext) -> str | Literal[False]:
     """Write our column types as plain ones, so that an old migration does not change with them."""
     if kind != "type":
         return False
     if isinstance(item, IdText):
         return 'sa.String().with_variant(sa.String(collation="C"), "postgresql")'
     if isinstance(item, JsonDocument):
-        autogen.imports.add("from sqlalchemy.dialects.postgresql import JSONB")
-        return 'sa.JSON().with_variant(JSONB(), "postgresql")'
+        return "sa.JSON()"
     plain = ((CleanText, "sa.String()"), (UtcTime, "sa.DateTime(timezone=True)"), (Finite, "sa.Double()"))
     for ours, text in plain:
         if isinstance(item, ours):

@@ -6,7 +6,6 @@ from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects.postgresql import JSONB
 
 revision = "0001"
 down_revision = None
@@ -14,7 +13,7 @@ branch_labels = None
 depends_on = None
 
 _ID = sa.String().with_variant(sa.String(collation="C"), "postgresql")
-_JSON = sa.JSON().with_variant(JSONB(), "postgresql")
+_JSON = sa.JSON()
 _TIME = sa.DateTime(timezone=True)
 _ROW = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 _TAUGHT: dict[str, Any] = {f"{dialect}_where": sa.text("outcome = 'completed'") for dialect in ("sqlite", "postgresql")}
