@@ -110,6 +110,16 @@ class Forecast:
         """As ``mean_jobs_ahead``, for GPUs."""
         return _mean_ahead(self.starts_s, self.gpus, now_s, slots)
 
+    def jobs_at(self, now_s: float) -> float | None:
+        """Predicted jobs of the slot that ``now_s`` lies in; ``None`` before the first."""
+        slot = bisect_right(self.starts_s, now_s) - 1
+        return self.jobs[slot] if slot >= 0 else None
+
+    def next_slot_s(self, now_s: float) -> float | None:
+        """When the next slot begins."""
+        slot = bisect_right(self.starts_s, now_s)
+        return self.starts_s[slot] if slot < len(self.starts_s) else None
+
 
 def _mean_ahead(starts: Sequence[float], values: Sequence[float], now_s: float, slots: int) -> float | None:
     begin = bisect_right(starts, now_s)

@@ -2,5 +2,31 @@
 
 from lucid_pipelines.placement.cluster_state import ClusterState
 from lucid_pipelines.placement.consolidated import can_ever_fit, find_slots
+from lucid_pipelines.placement.pairing import (
+    RULES,
+    Moment,
+    Newcomer,
+    PairingRules,
+    Resident,
+    SharingMode,
+    first_broken_rule,
+    pair_reasons,
+)
+from lucid_pipelines.placement.sharing_mode import ModeRules, choose_mode, next_mode_s
 
-__all__ = ["ClusterState", "can_ever_fit", "find_slots"]
+__all__ = [
+    "RULES",
+    "ClusterState",
+    "ModeRules",
+    "Moment",
+    "Newcomer",
+    "PairingRules",
+    "Resident",
+    "SharingMode",
+    "can_ever_fit",
+    "choose_mode",
+    "find_slots",
+    "first_broken_rule",
+    "next_mode_s",
+    "pair_reasons",
+]

@@ -104,6 +104,19 @@ class ClusterState:
             explain=explain,
         )
 
+    def layout(self, vc: str) -> NodeLayout:
+        """The nodes of a virtual cluster."""
+        return self._vcs[vc].view.free.layout
+
+    def queued(self, job_id: str) -> QueuedJob:
+        return self._vc_of_queued(job_id).queued[job_id]
+
+    def running(self, job_id: str) -> RunningJob:
+        running = self._vc(job_id).running.get(job_id)
+        if running is None:
+            raise StateError(f"the job is queued, not running: {job_id!r}")
+        return running
+
     def enqueue(self, job: QueuedJob) -> None:
         """Add a job to the queue of its virtual cluster, known or not.
 
@@ -143,17 +156,20 @@ class ClusterState:
         self._moved(vc, running)
 
     def pack(self, running: RunningJob, partner_id: str) -> None:
-        """Move a job from the queue onto the GPUs of a running one; both learn of each other.
+        """Move a job from the queue onto GPUs of a running one; all that share them learn of each other.
 
         Raises:
-            StateError: the GPUs are not exactly the partner's, or the partner is not running.
+            StateError: the GPUs are not the partner's, or the partner is not running.
         """
         vc = self._vc_of_queued(running.job.job_id)
         partner = vc.running.get(partner_id)
-        if partner is None or partner.slots != running.slots:
-            raise StateError(f"a packed job takes exactly its running partner's GPUs; got {partner_id!r}")
-        self._moved(vc, replace(running, partners=(*running.partners, partner_id)))
-        self.update(replace(partner, partners=(*partner.partners, running.job.job_id)))
+        if partner is None or not _covers(partner.slots, running.slots):
+            raise StateError(f"a packed job takes its running partner's GPUs; got {partner_id!r}")
+        sharers = (partner_id, *partner.partners)
+        self._moved(vc, replace(running, partners=sharers))
+        for sharer_id in sharers:
+            sharer = vc.running[sharer_id]
+            self.update(replace(sharer, partners=(*sharer.partners, running.job.job_id)))
 
     def update(self, running: RunningJob) -> None:
         """Replace what is known of a running job (speed, partner, stability)."""
@@ -239,3 +255,8 @@ class ClusterState:
         self._revision += 1
         if len(changes) > 2 * _CHANGES_KEPT:
             del changes[:_CHANGES_KEPT]
+
+
+def _covers(outer: Slots, inner: Slots) -> bool:
+    masks = dict(outer)
+    return all(masks.get(position, 0) & mask == mask for position, mask in inner)

@@ -23,10 +23,12 @@ class Policy(Protocol):
 
     Attributes:
         name: as in the registry, with the variant (``lucid:no_packing``).
+        preempts: whether it stops jobs for the sake of others.
         fallbacks: how often each missing fact was replaced by the plain rule, by kind.
     """
 
     name: str
+    preempts: bool
     fallbacks: Counter[str]
 
     def decide(self, view: ClusterView) -> list[Decision]:

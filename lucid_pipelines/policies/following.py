@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable
 
 from lucid_pipelines.domain.view import Change, ChangeKind, ClusterView, QueuedJob
 from lucid_pipelines.policies.ordered_queue import Key, OrderedQueue
@@ -34,7 +34,7 @@ class Queues:
         self._revision = 0
         self._decided: list[str] = []
 
-    def follow(self, view: ClusterView) -> Iterable[str]:
+    def follow(self, view: ClusterView) -> Collection[str]:
         """Returns the virtual clusters in which something may be decided now."""
         changes = None if view.state_id is not self._state_id else view.changes_since(self._revision)
         self._revision = view.revision

@@ -1,17 +1,58 @@
-"""Lucid's resource orchestrator: shortest predicted service first (Lucid, section 9 of the digest).
+"""Lucid: shortest predicted service first, indolent packing, a profiler in front (sections 7 to 9 of the digest).
 
-priority(J) = GPUs(J) × predicted duration(J), ascending; the job with the least predicted GPU-time goes first.
+priority(J) = GPUs(J) × predicted duration(J), ascending.
+
+* Sharing off: exclusive, consolidated placement in that order; the first job that cannot be placed blocks.
+* Sharing on: for each job in that order, an affine partner or an exclusive placement; jobs behind one that
+  cannot be placed may go on (algorithm 2). ``share_first`` looks for the partner first, as the paper and its
+  artifact do; without it only jobs that find no free GPUs share, so nobody is slowed down for nothing.
+* Packed jobs whose resource use turns unstable are split.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from lucid_pipelines.domain.decision import Decision, Pack, Reason, Stop, StopCause
+from lucid_pipelines.domain.free_gpus import Slots
+from lucid_pipelines.domain.view import Change, ClusterView, QueuedJob, RunningJob, VcView
+from lucid_pipelines.placement import (
+    ModeRules,
+    Moment,
+    PairingRules,
+    Resident,
+    SharingMode,
+    choose_mode,
+    find_slots,
+    next_mode_s,
+    pair_reasons,
+)
 from lucid_pipelines.policies.base import Estimator
-from lucid_pipelines.policies.qssf import Qssf
-from lucid_pipelines.policies.queue_policy import Bypass
+from lucid_pipelines.policies.binder import Binder
+from lucid_pipelines.policies.estimates import Estimates
+from lucid_pipelines.policies.ordered_queue import Key
+from lucid_pipelines.policies.profiler import Profiler, ProfilingRules
+from lucid_pipelines.policies.queue_policy import Bypass, Pass, QueuePolicy
 
 
-class Lucid(Qssf):
-    """Order by predicted GPU-time."""
+@dataclass(frozen=True, slots=True)
+class OrderRules:
+    """How Lucid orders its queue and when it packs.
+
+    Attributes:
+        use_estimates: order by predicted GPU-time; otherwise by GPU demand alone.
+        pack: whether jobs share GPUs at all.
+        share_first: look for a partner before free GPUs.
+    """
+
+    use_estimates: bool = True
+    pack: bool = True
+    share_first: bool = False
+
+
+class Lucid(QueuePolicy):
+    """Orders, packs, profiles and lends."""
 
     def __init__(
         self,
@@ -19,6 +60,196 @@ class Lucid(Qssf):
         *,
         estimator: Estimator | None = None,
         fallback_duration_s: float = 3600.0,
+        order: OrderRules = OrderRules(),
+        pairing: PairingRules = PairingRules(),
+        modes: ModeRules = ModeRules(),
+        profiling: ProfilingRules = ProfilingRules(),
         bypass: Bypass = Bypass(),
     ) -> None:
-        super().__init__(name, estimator=estimator, fallback_duration_s=fallback_duration_s, bypass=bypass)
+        """Args:
+        estimator: asked for jobs that carry no estimate.
+        fallback_duration_s: what a job without any estimate is taken for; each use is counted.
+        """
+        super().__init__(name, bypass)
+        self.profiling = profiling
+        self._order = order
+        self._pairing = pairing
+        self._modes = modes
+        self._estimates = Estimates(estimator, fallback_duration_s, self.fallbacks)
+        self._binder = Binder(pairing, self._estimates if order.use_estimates else None)
+        self._profiler = Profiler(profiling) if profiling.profiler_vc is not None else None
+        self._sharing = _Sharing(Moment.of(0.0, SharingMode.OFF, pairing))
+        self._mode_reason = Reason("sharing_mode", {"mode": SharingMode.OFF.value})
+        self._shared = False
+
+    def takes_part(self, vc: VcView) -> bool:
+        return vc.name != self.profiling.profiler_vc
+
+    def accepts(self, job: QueuedJob) -> bool:
+        return job.vc != self.profiling.profiler_vc
+
+    def key(self, job: QueuedJob) -> Key:
+        if not self._order.use_estimates:
+            return (job.gpus,)
+        return (self._estimates.duration_s(job)[0] * job.gpus, job.gpus)
+
+    def key_reason(self, job: QueuedJob, key: Key) -> Reason:
+        if not self._order.use_estimates:
+            return Reason("gpu_demand", {"gpus": job.gpus})
+        facts = {
+            "priority_gpu_s": key[0],
+            "gpus": job.gpus,
+            "predicted_duration_s": key[0] / job.gpus,
+            "basis": self._estimates.basis(job),
+        }
+        return Reason("predicted_gpu_time", facts)
+
+    def bucket(self, job: QueuedJob) -> tuple[object, ...]:
+        return (job.gpus, job.gpu_type, self._binder.pack_class(job) if self._order.pack else None)
+
+    def other_change(self, change: Change) -> None:
+        self._binder.follow(change)
+
+    def rebuilt(self, view: ClusterView) -> None:
+        self._binder.rebuild(view)
+
+    def decide(self, view: ClusterView) -> list[Decision]:
+        decisions: list[Decision] = []
+        if self._profiler is not None:
+            decisions += self._profiler.lending(view)
+            decisions += self._profiler.decide(view)
+        self._shared = False
+        return decisions + super().decide(view)
+
+    def next_pass_s(self, view: ClusterView) -> float | None:
+        due = [super().next_pass_s(view)]
+        if self._profiler is not None:
+            due.append(self._profiler.next_pass_s(view))
+        if self._order.pack:
+            if self._shared:
+                due.append(view.now_s)
+            if self._sharing.at.mode is not SharingMode.DEFAULT and any(vc.queued for vc in view.vcs.values()):
+                due.append(next_mode_s(view.forecast, view.now_s, self._modes))
+        return min((time_s for time_s in due if time_s is not None), default=None)
+
+    def look_at(self, view: ClusterView) -> Collection[str]:
+        names = self.queues.follow(view)
+        if not self._order.pack:
+            return names
+        self._binder.refresh(view)
+        mode, self._mode_reason = choose_mode(view.forecast, view.now_s, self._modes)
+        if "forecast" in self._mode_reason.facts:
+            self.fallbacks["no_forecast"] += 1
+        has_changed = mode is not self._sharing.at.mode
+        self._sharing = _Sharing(Moment.of(view.now_s, mode, self._pairing))
+        return view.vcs if has_changed else names
+
+    def decide_vc(self, this: Pass) -> None:
+        if self._order.pack:
+            self._sharing = _Sharing(self._sharing.at)
+            if self._pairing.split_unstable:
+                self._split(this)
+        super().decide_vc(this)
+
+    def walk(self, this: Pass) -> bool:
+        if not self._order.pack or self._sharing.at.mode is SharingMode.OFF:
+            return super().walk(this)
+        return self._walk_sharing(this)
+
+    def reasons(self, this: Pass, job: QueuedJob) -> tuple[Reason, ...]:
+        given = super().reasons(this, job)
+        if not self._order.pack:
+            return given
+        if not this.view.explain or job.job_id in this.started:
+            return (*given, self._mode_reason)
+        return (*given, self._mode_reason, self._binder.why_not(this.vc, job, self._sharing.at))
+
+    def _walk_sharing(self, this: Pass) -> bool:
+        """Algorithm 2: a partner or free GPUs for each job in order; nobody blocks."""
+        walk = this.queue.walk()
+        full: set[tuple[int, str | None]] = set()
+        while (top := walk.peek()) is not None:
+            entry, bucket = top
+            if entry[2] in this.started:
+                walk.advance()
+                continue
+            job = this.vc.queued[entry[2]]
+            started = self._order.share_first and self._pack(this, job, bucket, entry[0][0])
+            demand = (job.gpus, job.gpu_type)
+            if not started and demand not in full:
+                slots = find_slots(this.free, job.gpus, job.gpu_type)
+                if slots is not None:
+                    self.start(this, job, slots)
+                    self._sharing.add(self._fresh(this, job, slots), slots)
+                    started = True
+                else:
+                    full.add(demand)
+            if not started and not self._order.share_first:
+                started = self._pack(this, job, bucket, entry[0][0])
+            if not started:
+                self.blocks(this, job)
+                walk.drop_bucket()
+                continue
+            self._shared = True
+            walk.advance()
+            if self.bypass.max_overtakes is not None and self.due(this):
+                return True
+        return False
+
+    def _pack(self, this: Pass, job: QueuedJob, bucket: object, key: float) -> bool:
+        if self._binder.pack_class(job) is None:
+            return False
+        sharing = self._sharing
+        partner = self._binder.find(
+            this.vc, job, bucket, key, sharing.at, sharing.fresh.get(job.gpus, ()), sharing.taken
+        )
+        if partner is None:
+            return False
+        slots = sharing.slots.get(partner.job_id)
+        if slots is None:
+            slots = this.vc.running[partner.job_id].slots
+        slots = self._binder.slots_on(slots, job)
+        rules = pair_reasons(self._binder.newcomer(this.vc, job), partner, self._pairing, sharing.at)
+        placement = this.free.layout.placement(slots)
+        reasons = (*super().reasons(this, job), *rules)
+        this.decisions.append(Pack(job.job_id, partner.job_id, placement, reasons))
+        this.note_start(job)
+        sharing.taken.add(partner.job_id)
+        return True
+
+    def _fresh(self, this: Pass, job: QueuedJob, slots: Slots) -> Resident:
+        now_s = this.view.now_s
+        running = RunningJob(job, this.free.layout.placement(slots), slots, now_s, now_s)
+        return self._binder.resident(this.vc, running)
+
+    def _split(self, this: Pass) -> None:
+        """Stop the later of two jobs whose sharing has turned unstable."""
+        stopped: set[str] = set()
+        for running in this.vc.running.values():
+            if not running.is_unstable or not running.partners:
+                continue
+            pair = [running, *(this.vc.running[p] for p in running.partners if p in this.vc.running)]
+            last = max(pair, key=lambda member: (member.started_s, member.job.sequence))
+            if any(member.job.job_id in stopped for member in pair):
+                continue
+            stopped.add(last.job.job_id)
+            facts = {"job_id": running.job.job_id, "partner_job_ids": ", ".join(running.partners)}
+            reasons = (Reason("split_unstable", facts),)
+            job_id = last.job.job_id
+            this.decisions.append(Stop(job_id, StopCause.UNSTABLE_PAIR, requeue=True, never_pack=True, reasons=reasons))
+
+
+class _Sharing:
+    """What one pass over one virtual cluster knows of sharing."""
+
+    __slots__ = ("at", "fresh", "slots", "taken")
+
+    def __init__(self, at: Moment) -> None:
+        self.at = at
+        self.fresh: dict[int, list[Resident]] = {}
+        self.slots: dict[str, Slots] = {}
+        self.taken: set[str] = set()
+
+    def add(self, resident: Resident, slots: Slots) -> None:
+        self.fresh.setdefault(resident.gpus, []).append(resident)
+        self.slots[resident.job_id] = slots

@@ -7,6 +7,8 @@ placement; one that cannot be placed keeps its share of the quota and waits.
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 
@@ -20,6 +22,8 @@ from lucid_pipelines.policies.ordered_queue import Key, OrderedQueue
 
 class PreemptivePolicy:
     """Keep two ordered queues per virtual cluster, of waiting and of running jobs, and merge them."""
+
+    preempts: bool = True
 
     repass_s: float = 1.0
     """After decisions, when to look again: stopped jobs and new remainders may change the order."""
@@ -107,6 +111,8 @@ class PreemptivePolicy:
         return True
 
     def _decide_vc(self, view: ClusterView, vc: VcView, decisions: list[Decision]) -> bool:
+        if not self._can_select(vc, view.now_s):
+            return False
         kept: set[str] = set()
         starts: list[QueuedJob] = []
         for job_id, is_running in self._select(vc, view.now_s):
@@ -124,6 +130,24 @@ class PreemptivePolicy:
             decisions.append(Stop(running.job.job_id, StopCause.PREEMPTED, requeue=True, reasons=reasons))
         started = self._start(view, free, starts, decisions)
         return bool(stopped) or started
+
+    def _can_select(self, vc: VcView, now_s: float) -> bool:
+        """Whether any waiting job would be selected; spares the merge in most passes.
+
+        Running jobs before the first selected waiting one all keep their GPUs. So a waiting job can be the
+        first only if its demand fits beside the running jobs before it, and in each bucket the first entry
+        has the fewest of those.
+        """
+        gpus = vc.gpus
+        shift = self.shift(now_s)
+        running = self._running_of(vc).buckets.items()
+        for demand, entries in self._queues.of(vc.name).buckets.items():
+            key = entries[0][0]
+            limit = ((key[0] + shift, *key[1:]), math.inf if self.running_first_on_ties else -1)
+            before = sum(size * bisect_left(others, limit) for size, others in running)  # pyright: ignore
+            if before + demand <= gpus:  # pyright: ignore[reportOperatorIssue]  (buckets here are numbers)
+                return True
+        return False
 
     def _select(self, vc: VcView, now_s: float) -> Iterator[tuple[str, bool]]:
         """The jobs that should run, in order, and whether they do already."""

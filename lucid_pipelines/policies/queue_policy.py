@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from lucid_pipelines.domain.arrivals import Arrival
 from lucid_pipelines.domain.decision import Decision, Hold, HoldCause, Reason, Start
 from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.domain.free_gpus import FreeGpus, Slots
-from lucid_pipelines.domain.view import ClusterView, QueuedJob, VcView
+from lucid_pipelines.domain.view import Change, ClusterView, QueuedJob, VcView
 from lucid_pipelines.placement import can_ever_fit, find_slots
 from lucid_pipelines.policies.following import Queues
 from lucid_pipelines.policies.holds import hold, holds
@@ -63,6 +64,12 @@ class Pass:
         self.free.take(slots)
         self.note_start(job)
 
+    def give_back(self, slots: Slots) -> None:
+        """GPUs that a stop of this pass frees."""
+        if self.free is self.vc.free:
+            self.free = self.free.copy()
+        self.free.release(slots)
+
     def note_start(self, job: QueuedJob) -> None:
         self.started.add(job.job_id)
         insort(self.arrivals, (job.submitted_s, job.sequence))
@@ -75,11 +82,30 @@ class QueuePolicy:
     block nobody.
     """
 
+    preempts: bool = False
+
+    looks_at_running: bool = False
+    """Whether there may be something to decide although no job waits."""
+
     def __init__(self, name: str, bypass: Bypass) -> None:
         self.name = name
         self.fallbacks: Counter[str] = Counter()
         self.bypass = bypass
-        self.queues = Queues(self.key, self.bucket)
+        self.queues = Queues(self._key_if_accepted, self.bucket, self.other_change, self.rebuilt)
+
+    def takes_part(self, vc: VcView) -> bool:
+        """Whether this policy decides for a virtual cluster."""
+        return True
+
+    def accepts(self, job: QueuedJob) -> bool:
+        """Whether this policy decides for a job."""
+        return True
+
+    def other_change(self, change: Change) -> None:
+        """Told of every change that is no entering or leaving of a queue."""
+
+    def rebuilt(self, view: ClusterView) -> None:
+        """Told when the view's state is a new one."""
 
     def key(self, job: QueuedJob) -> Key | None:
         """The job's priority, small first; ``None`` when it cannot be ordered. Asked once per queueing."""
@@ -95,18 +121,23 @@ class QueuePolicy:
 
     def decide(self, view: ClusterView) -> list[Decision]:
         decisions: list[Decision] = []
-        for name in self.queues.follow(view):
+        for name in self.look_at(view):
             vc = view.vcs[name]
-            if not vc.queued:
+            if not (vc.queued or self.looks_at_running) or not self.takes_part(vc):
                 continue
             queue = self.queues.of(name)
             this = Pass(view, vc, queue, vc.free, decisions)
+            before = len(decisions)
             self.decide_vc(this)
-            if this.started:
+            if this.started or len(decisions) > before + this.has_hold:
                 self.queues.decided(name)
             if view.explain:
                 self.explain(this)
         return decisions
+
+    def look_at(self, view: ClusterView) -> Iterable[str]:
+        """The virtual clusters in which something may be decided now."""
+        return self.queues.follow(view)
 
     def explain(self, this: Pass) -> None:
         """Add a ``Hold`` for every job that was not started."""
@@ -213,6 +244,9 @@ class QueuePolicy:
             "max_wait_s": self.bypass.max_wait_s,
         }
         return (order, Reason("bounded_bypass", facts))
+
+    def _key_if_accepted(self, job: QueuedJob) -> Key | None:
+        return self.key(job) if self.accepts(job) else None
 
 
 def _first_not_due(vc: VcView, before_s: float) -> list[float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass, replace
 from inspect import signature
 
 from lucid_pipelines.domain.errors import InputError, NotFoundError, did_you_mean
@@ -11,7 +11,6 @@ from lucid_pipelines.policies.base import Policy
 from lucid_pipelines.policies.fifo import Fifo
 from lucid_pipelines.policies.lucid import Lucid
 from lucid_pipelines.policies.qssf import Qssf
-from lucid_pipelines.policies.queue_policy import Bypass
 from lucid_pipelines.policies.sjf import Sjf
 from lucid_pipelines.policies.srtf import Srtf
 from lucid_pipelines.policies.tiresias import Tiresias
@@ -25,9 +24,26 @@ _BUILDERS: dict[str, Callable[..., Policy]] = {
     "lucid": Lucid,
 }
 
-_VARIANTS: dict[str, Mapping[str, object]] = {}
+_NO_RULES = dict.fromkeys(("sharing_score", "split_unstable", "no_distributed", "remaining_time"), False)
 
-_BYPASS = tuple(item.name for item in fields(Bypass))
+_VARIANTS: dict[str, Mapping[str, object]] = {
+    "lucid:no_packing": {"pack": False},
+    "lucid:no_estimator": {"use_estimates": False, "remaining_time": False},
+    # Bin packing: whatever fits into the memory, whenever; still two jobs of equal demand at most.
+    "lucid:naive_packing": {**_NO_RULES, "share_first": True, "off_below_jobs": -1.0, "apathetic_below_jobs": -1.0},
+    "lucid:no_profiler": {"profiler_vc": None},
+    "lucid:static_profiler": {"time_aware": False},
+    # The published artifact's rules (docs/lucid-vs-artifact.md); its profiler runs apart, before the replay.
+    "lucid:artifact": {
+        "share_first": True,
+        "memory_margin_frac": 0.0,
+        "full_gpu_memory_mib": 24_576.0,
+        "min_remaining_s": 0.0,
+        "credit_done": False,
+        "mode_interval_s": 100.0,
+        "profiler_vc": None,
+    },
+}
 
 
 def names() -> tuple[str, ...]:
@@ -37,10 +53,7 @@ def names() -> tuple[str, ...]:
 
 def settings_of(name: str) -> tuple[str, ...]:
     """The settings that a policy takes."""
-    found: list[str] = []
-    for key in signature(_builder(name)).parameters:
-        found.extend(_BYPASS if key == "bypass" else [] if key == "name" else [key])
-    return tuple(found)
+    return tuple(_places(_builder(name)))
 
 
 def get(name: str, **settings: object) -> Policy:
@@ -52,16 +65,34 @@ def get(name: str, **settings: object) -> Policy:
         NotFoundError: no such policy; the nearest name is given.
         InputError: it has no such setting; the nearest one is given.
     """
-    known = settings_of(name)
+    builder = _builder(name)
+    places = _places(builder)
     for key in settings:
-        if key not in known:
-            hint = did_you_mean(key, known)
-            raise InputError(f"{name} takes the settings {', '.join(known) or 'none'}{hint}; not {key!r}")
-    every: dict[str, object] = {**_VARIANTS.get(name, {}), **settings}
-    bypass = {key: every.pop(key) for key in _BYPASS if key in every}
-    if bypass:
-        every["bypass"] = Bypass(**bypass)  # pyright: ignore[reportArgumentType]  (checked by the class)
-    return _builder(name)(name, **every)
+        if key not in places:
+            hint = did_you_mean(key, places)
+            raise InputError(f"{name} takes the settings {', '.join(places) or 'none'}{hint}; not {key!r}")
+    plain: dict[str, object] = {}
+    groups: dict[str, dict[str, object]] = {}
+    for key, value in {**_VARIANTS.get(name, {}), **settings}.items():
+        parameter = places[key]
+        if parameter is None:
+            plain[key] = value
+        else:
+            groups.setdefault(parameter, {})[key] = value
+    defaults = signature(builder).parameters
+    rules = {key: replace(defaults[key].default, **values) for key, values in groups.items()}
+    return builder(name, **plain, **rules)
+
+
+def _places(builder: Callable[..., Policy]) -> dict[str, str | None]:
+    """Each setting, and the parameter that it is a field of (``None`` = a parameter itself)."""
+    found: dict[str, str | None] = {}
+    for name, parameter in signature(builder).parameters.items():
+        if is_dataclass(parameter.default):
+            found.update({item.name: name for item in fields(parameter.default)})
+        elif name != "name":
+            found[name] = None
+    return found
 
 
 def _builder(name: str) -> Callable[..., Policy]:

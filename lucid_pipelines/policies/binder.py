@@ -1,0 +1,195 @@
+"""The affine-jobpair binder: finds a running job whose GPUs a waiting job may share (Lucid, section 8).
+
+It keeps one record per running job, so that a pass only looks at candidates of the right size. A job that has
+just been started in a pass is a candidate for those behind it: so two waiting jobs can become a pair, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Hashable, Iterator, Sequence
+
+from lucid_pipelines.domain.decision import Fact, Reason
+from lucid_pipelines.domain.free_gpus import Slots, lowest_bits
+from lucid_pipelines.domain.view import Change, ClusterView, QueuedJob, RunningJob, VcView
+from lucid_pipelines.placement import Moment, Newcomer, PairingRules, Resident, first_broken_rule
+from lucid_pipelines.policies.estimates import Estimates
+
+PackClass = Hashable
+"""Jobs of one class obey or break the same rules with the same partner, but for the remaining time."""
+
+
+class Binder:
+    """Candidates for sharing, by virtual cluster and number of GPUs."""
+
+    def __init__(self, rules: PairingRules, estimates: Estimates | None) -> None:
+        """Args:
+        estimates: predicted durations; ``None`` when the policy works without.
+        """
+        self.rules = rules
+        self._estimates = estimates
+        self._residents: dict[str, dict[int, dict[str, Resident]]] = {}
+        self._versions: dict[tuple[str, int], int] = {}
+        self._hopeless: dict[tuple[str, Hashable], tuple[int, int, float]] = {}
+        self._touched: dict[str, dict[str, int]] = {}
+
+    def pack_class(self, job: QueuedJob) -> PackClass | None:
+        """The job's class; ``None`` when it can never share."""
+        rules = self.rules
+        memory_mib = job.profile.memory_peak_mib if job.profile is not None else None
+        if (
+            (job.never_pack and rules.split_unstable)
+            or (memory_mib is None and rules.memory_safe)
+            or (job.sharing_score is None and rules.sharing_score)
+        ):
+            return None
+        score = job.sharing_score if rules.sharing_score else 0
+        memory_class = math.ceil(memory_mib) if memory_mib is not None and rules.memory_safe else 0
+        return (score, memory_class, job.user if rules.same_user else "")
+
+    def newcomer(self, vc: VcView, job: QueuedJob) -> Newcomer:
+        memory_mib = job.profile.memory_peak_mib if job.profile is not None else None
+        return Newcomer(
+            job_id=job.job_id,
+            gpus=job.gpus,
+            user=job.user,
+            sharing_score=job.sharing_score,
+            # Rounded up, so that all jobs of a class obey or break the memory rule together.
+            memory_mib=None if memory_mib is None else math.ceil(memory_mib),
+            predicted_s=self._predicted_s(job),
+            is_distributed=all(job.gpus > group.largest_node for group in vc.free.layout.groups),
+            never_pack=job.never_pack,
+        )
+
+    def find(
+        self,
+        vc: VcView,
+        job: QueuedJob,
+        bucket: Hashable,
+        key: float,
+        at: Moment,
+        fresh: Sequence[Resident] = (),
+        taken: Container[str] = (),
+    ) -> Resident | None:
+        """The first affine partner in order of start.
+
+        Args:
+            bucket, key: the job's place in the ordered queue. When no partner is found, none exists for the
+                jobs behind it in its bucket either, as long as the candidates stay the same.
+            fresh: jobs that the present pass has started; the last candidates.
+            taken: jobs that the present pass has given a partner already.
+        """
+        version = self._version(vc.name, job.gpus)
+        remembered = self._hopeless.get((vc.name, bucket))
+        newcomer = self.newcomer(vc, job)
+        if remembered is None or remembered[:2] != (version, at.capacity) or key < remembered[2]:
+            for resident in self._candidates(vc.name, job.gpus):
+                if resident.job_id in taken:
+                    continue
+                if first_broken_rule(newcomer, resident, self.rules, at) is None:
+                    return resident
+            # What ``taken`` left out only counts for this pass, which then changes the candidates anyway.
+            if not taken:
+                self._hopeless[(vc.name, bucket)] = (version, at.capacity, key)
+        for resident in fresh:
+            if resident.job_id not in taken and first_broken_rule(newcomer, resident, self.rules, at) is None:
+                return resident
+        return None
+
+    def why_not(self, vc: VcView, job: QueuedJob, at: Moment) -> Reason:
+        """Which rules keep the job from every candidate."""
+        newcomer = self.newcomer(vc, job)
+        facts: dict[str, Fact] = {"mode": at.mode.value, "candidates": 0}
+        for resident in self._candidates(vc.name, job.gpus):
+            facts["candidates"] = int(facts["candidates"] or 0) + 1
+            rule = first_broken_rule(newcomer, resident, self.rules, at)
+            if rule is not None:
+                facts[f"broken_{rule}"] = int(facts.get(f"broken_{rule}") or 0) + 1
+        return Reason("no_affine_partner", facts)
+
+    def slots_on(self, slots: Slots, job: QueuedJob) -> Slots:
+        """The partner's GPUs, or the first of them if the job needs fewer."""
+        if job.gpus == sum(mask.bit_count() for _, mask in slots):
+            return slots
+        position, mask = slots[0]
+        return ((position, lowest_bits(mask, job.gpus)),)
+
+    def follow(self, change: Change) -> None:
+        """Take note of a job that started, changed or left; ``refresh`` then looks at it."""
+        if change.job is not None:
+            self._touched.setdefault(change.vc, {})[change.job.job_id] = change.job.gpus
+
+    def rebuild(self, view: ClusterView) -> None:
+        """Begin anew with the running jobs of a view."""
+        self._residents = {}
+        self._hopeless = {}
+        self._touched = {
+            vc.name: {job_id: running.job.gpus for job_id, running in vc.running.items()} for vc in view.vcs.values()
+        }
+
+    def refresh(self, view: ClusterView) -> None:
+        """Bring the candidates up to date after ``follow`` or ``rebuild``."""
+        for name, jobs in self._touched.items():
+            vc = view.vcs[name]
+            by_gpus = self._residents.setdefault(name, {})
+            for job_id, gpus in jobs.items():
+                running = vc.running.get(job_id)
+                if running is None:
+                    by_gpus.get(gpus, {}).pop(job_id, None)
+                else:
+                    by_gpus.setdefault(gpus, {})[job_id] = self.resident(vc, running)
+                key = (name, gpus if self.rules.same_gpus else 0)
+                self._versions[key] = self._versions.get(key, 0) + 1
+        self._touched = {}
+
+    def resident(self, vc: VcView, running: RunningJob) -> Resident:
+        """A running job as the pairing rules see it."""
+        job = running.job
+        sharers = [job, *(vc.running[p].job for p in running.partners if p in vc.running)]
+        scores = [sharer.sharing_score for sharer in sharers]
+        memories = [sharer.profile.memory_peak_mib if sharer.profile else None for sharer in sharers]
+        group = vc.free.layout.groups[vc.free.layout.group_of[running.slots[0][0]]] if running.slots else None
+        predicted_s = self._predicted_s(job)
+        speed = 1.0 if running.speed_frac is None else running.speed_frac
+        left_s, speed_frac = predicted_s, 0.0
+        if predicted_s is not None and self.rules.credit_done:
+            left_s, speed_frac = predicted_s - running.work_done_s(running.as_of_s), speed
+        return Resident(
+            job_id=job.job_id,
+            gpus=job.gpus,
+            user=job.user,
+            scores=_sum(scores),
+            memory_mib=_sum([None if m is None else math.ceil(m) for m in memories]),
+            left_s=left_s,
+            as_of_s=running.as_of_s,
+            speed_frac=speed_frac,
+            is_distributed=len(running.slots) != 1,
+            never_pack=job.never_pack,
+            is_unstable=running.is_unstable,
+            jobs_on_gpu=len(sharers),
+            gpu_memory_mib=group.memory_mib if group is not None else None,
+        )
+
+    def _candidates(self, vc: str, gpus: int) -> Iterator[Resident]:
+        by_gpus = self._residents.get(vc, {})
+        if self.rules.same_gpus:
+            yield from by_gpus.get(gpus, {}).values()
+            return
+        for size in sorted(by_gpus):
+            if size >= gpus:
+                yield from by_gpus[size].values()
+
+    def _version(self, vc: str, gpus: int) -> int:
+        return self._versions.get((vc, gpus if self.rules.same_gpus else 0), 0)
+
+    def _predicted_s(self, job: QueuedJob) -> float | None:
+        """The predicted duration; ``None`` when the policy only guesses."""
+        if self._estimates is None:
+            return None
+        duration_s, basis = self._estimates.duration_s(job)
+        return None if basis == "fallback" else duration_s
+
+
+def _sum(values: Sequence[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None

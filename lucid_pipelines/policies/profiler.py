@@ -1,0 +1,169 @@
+"""The non-intrusive profiler: short first runs on nodes of their own (Lucid, section 7, algorithm 1).
+
+Space-aware: jobs are ordered by GPU demand, so that a large one cannot hold up many small ones. Time-aware: when
+the profiler's queue grows, it borrows an idle node and shortens the window; when it drains, it gives back.
+The profiler is a virtual cluster like any other; its nodes never run anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lucid_pipelines.domain.decision import Decision, LendNodes, Reason, Stage, Start, Stop, StopCause
+from lucid_pipelines.domain.errors import InputError
+from lucid_pipelines.domain.free_gpus import Slots
+from lucid_pipelines.domain.view import ClusterView, QueuedJob, VcView
+from lucid_pipelines.policies.ordered_queue import Key
+from lucid_pipelines.policies.queue_policy import Bypass, Pass, QueuePolicy
+
+
+@dataclass(frozen=True, slots=True)
+class ProfilingRules:
+    """The profiler's numbers.
+
+    Attributes:
+        profiler_vc: name of the virtual cluster whose nodes profile; ``None`` = no profiler.
+        profiler_nodes: how many nodes it owns (Cprof) where the cluster does not say.
+        profile_max_gpus: jobs with more GPUs are sampled while they run (Nprof).
+        profile_window_s: longest run (Tprof).
+        space_aware: order by GPU demand; otherwise by arrival.
+        time_aware: borrow nodes and shorten the window when the queue grows.
+        busy_window_s: the window while the queue is longer than ``borrow_above_jobs``.
+        borrow_above_jobs, return_below_jobs: queue lengths at which a node is borrowed and given back.
+        max_borrowed_nodes: how many nodes may be borrowed at once.
+        return_below_gpus: give back only if at most this many GPUs are predicted to be asked for per slot,
+            for each borrowed node.
+    """
+
+    profiler_vc: str | None = "profiler"
+    profiler_nodes: int = 2
+    profile_max_gpus: int = 8
+    profile_window_s: float = 200.0
+    space_aware: bool = True
+    time_aware: bool = True
+    busy_window_s: float = 100.0
+    borrow_above_jobs: int = 10
+    return_below_jobs: int = 5
+    max_borrowed_nodes: int = 1
+    return_below_gpus: float = 40.0
+
+    def __post_init__(self) -> None:
+        for name in ("profile_window_s", "busy_window_s"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name} must be above 0; got {getattr(self, name)}")
+        if self.profiler_nodes < 0 or self.max_borrowed_nodes < 0:
+            raise InputError("the profiler's numbers of nodes must be at least 0")
+
+    def wants(self, gpus: int, *, long_cold_start: bool = False) -> bool:
+        """Whether a new job is profiled first; a long cold start would only show the start (section 7)."""
+        return self.profiler_vc is not None and gpus <= self.profile_max_gpus and not long_cold_start
+
+
+class Profiler(QueuePolicy):
+    """Decides for the profiler's virtual cluster, and which nodes it borrows."""
+
+    looks_at_running = True
+
+    def __init__(self, rules: ProfilingRules) -> None:
+        super().__init__("profiler", Bypass())
+        self.rules = rules
+
+    def takes_part(self, vc: VcView) -> bool:
+        return vc.name == self.rules.profiler_vc
+
+    def accepts(self, job: QueuedJob) -> bool:
+        return job.vc == self.rules.profiler_vc
+
+    def key(self, job: QueuedJob) -> Key:
+        return (job.gpus if self.rules.space_aware else 0,)
+
+    def key_reason(self, job: QueuedJob, key: Key) -> Reason:
+        return Reason("profile_smallest_first", {"gpus": job.gpus, "space_aware": self.rules.space_aware})
+
+    def window_s(self, vc: VcView) -> float:
+        """The present profiling window (Tprof)."""
+        if self.rules.time_aware and len(vc.queued) > self.rules.borrow_above_jobs:
+            return min(self.rules.busy_window_s, self.rules.profile_window_s)
+        return self.rules.profile_window_s
+
+    def look_at(self, view: ClusterView) -> Iterable[str]:
+        names = self.queues.follow(view)
+        name = self.rules.profiler_vc or ""
+        if name in names:
+            return (name,)
+        due_s = self.next_pass_s(view)
+        return (name,) if due_s is not None and due_s <= view.now_s else ()
+
+    def decide_vc(self, this: Pass) -> None:
+        window_s = self.window_s(this.vc)
+        for running in this.vc.running.values():
+            ran_s = this.view.now_s - running.started_s
+            if ran_s >= window_s:
+                facts = {"ran_s": ran_s, "window_s": window_s}
+                reasons = (Reason("profile_window_over", facts),)
+                stop = Stop(running.job.job_id, StopCause.PROFILED, requeue=True, reasons=reasons)
+                this.decisions.append(stop)
+                this.give_back(running.slots)
+        super().decide_vc(this)
+
+    def start(self, this: Pass, job: QueuedJob, slots: Slots) -> None:
+        facts = {"gpus": job.gpus, "window_s": self.window_s(this.vc), "waiting": len(this.vc.queued)}
+        reasons = (*self.reasons(this, job), Reason("profile", facts))
+        placement = this.free.layout.placement(slots)
+        this.decisions.append(Start(job.job_id, placement, reasons, Stage.PROFILE))
+        this.take(job, slots)
+
+    def next_pass_s(self, view: ClusterView) -> float | None:
+        vc = view.vcs.get(self.rules.profiler_vc or "")
+        if vc is None or not vc.running:
+            return None
+        window_s = self.window_s(vc)
+        return max(min(running.started_s for running in vc.running.values()) + window_s, view.now_s)
+
+    def lending(self, view: ClusterView) -> list[Decision]:
+        """Borrow an idle node for a long queue, or give an idle one back."""
+        vc = view.vcs.get(self.rules.profiler_vc or "")
+        if vc is None or not self.rules.time_aware or not self.rules.max_borrowed_nodes:
+            return []
+        borrowed = [node.name for node in vc.free.layout.nodes if node.vc != vc.name]
+        waiting = len(vc.queued)
+        if waiting > self.rules.borrow_above_jobs and len(borrowed) < self.rules.max_borrowed_nodes:
+            return self._borrow(view, vc, waiting)
+        if borrowed and waiting < self.rules.return_below_jobs:
+            return self._give_back(view, vc, borrowed, waiting)
+        return []
+
+    def _borrow(self, view: ClusterView, vc: VcView, waiting: int) -> list[Decision]:
+        lenders = [
+            (len(idle), other.name, idle[-1])
+            for other in view.vcs.values()
+            if other is not vc and not other.queued and len(idle := idle_nodes(other)) > 1
+        ]
+        if not lenders:
+            return []
+        idle_count, lender, node = max(lenders)
+        facts = {"waiting": waiting, "borrow_above_jobs": self.rules.borrow_above_jobs, "idle_nodes": idle_count}
+        return [LendNodes(lender, vc.name, (node,), (Reason("profiler_queue_long", facts),))]
+
+    def _give_back(self, view: ClusterView, vc: VcView, borrowed: list[str], waiting: int) -> list[Decision]:
+        ahead = view.forecast.mean_gpus_ahead(view.now_s) if view.forecast is not None else None
+        idle = set(idle_nodes(vc))
+        for name in borrowed:
+            owner = vc.free.layout.nodes[vc.free.layout.index[name]].vc
+            is_missed = owner in view.vcs and bool(view.vcs[owner].queued)
+            is_calm = ahead is None or ahead <= self.rules.return_below_gpus * len(borrowed)
+            if name in idle and (is_missed or is_calm):
+                facts = {"waiting": waiting, "gpus_ahead": ahead, "owner_waits": is_missed}
+                return [LendNodes(vc.name, owner, (name,), (Reason("profiler_queue_short", facts),))]
+        return []
+
+
+def idle_nodes(vc: VcView) -> list[str]:
+    """Nodes of which every GPU is free, in list order."""
+    layout = vc.free.layout
+    return [
+        name
+        for name, mask, capacity in zip(layout.names, vc.free.masks, layout.capacity, strict=True)
+        if mask == capacity
+    ]
