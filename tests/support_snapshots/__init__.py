@@ -1,0 +1,1 @@
+"""Random trees and small helpers for the tests of snapshots."""
