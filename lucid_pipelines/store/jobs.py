@@ -244,7 +244,7 @@ class Jobs:
     def claimable_count(self, states: Collection[JobState], *, now: datetime) -> int:
         """How many jobs in these states nobody has claimed, or whose claim has run out."""
         eligible = _JOBS.c.state.in_(sorted(state.value for state in states))
-        is_free = _JOBS.c.claimed_until.is_(None) | (_JOBS.c.claimed_until <= now)
+        is_free = _JOBS.c.lock_token.is_(None) | (_JOBS.c.locked_until <= now)
         query = select(func.count()).select_from(_JOBS).where(eligible, is_free)
         return self._database.read(lambda c: int(c.execute(query).scalar_one()))
 

@@ -65,7 +65,7 @@ def test_a_database_from_a_newer_program_is_refused(store_url: str) -> None:
     database = _database(store_url)
     database.write(lambda tx: tx.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")))
     database.dispose()
-    with pytest.raises(StateError, match="newer than this program.*9999"):
+    with pytest.raises(StateError, match=r"newer than this program.*9999"):
         Store.open(store_url)
 
 

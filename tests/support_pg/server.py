@@ -40,16 +40,25 @@ class PostgresServer:
     def __init__(self, admin_url: URL) -> None:
         self._admin_url = admin_url.set(drivername="postgresql")
         self._numbers = itertools.count(1)
+        self._made: set[str] = set()
 
     def create_database(self, template: str = "template0") -> str:
         """Make a fresh database and return its URL (``postgresql://…``)."""
         name = f"lucid_test_{os.getpid()}_{next(self._numbers)}"
         self.execute(f"CREATE DATABASE {name} TEMPLATE {template} ENCODING 'UTF8'")
+        self._made.add(name)
         return self._admin_url.set(database=name).render_as_string(hide_password=False)
 
     def drop_database(self, url: str) -> None:
         """Drop a database that this server made, whoever still uses it."""
-        self.execute(f"DROP DATABASE IF EXISTS {make_url(url).database} WITH (FORCE)")
+        name = make_url(url).database or ""
+        self.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+        self._made.discard(name)
+
+    def drop_all(self) -> None:
+        """Leave a server that was lent to the tests as it was."""
+        for name in sorted(self._made):
+            self.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
     def execute(self, statement: str) -> None:
         """Run one statement as the administrator, outside a transaction."""
@@ -71,7 +80,9 @@ def server() -> PostgresServer:
     """
     given = os.environ.get("LUCID_TEST_PG_URL")
     if given:
-        return PostgresServer(make_url(given))
+        lent = PostgresServer(make_url(given))
+        atexit.register(lent.drop_all)
+        return lent
     binaries = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
     if not binaries:
         raise PostgresMissingError("no PostgreSQL: apt-get install postgresql, or set LUCID_TEST_PG_URL")
@@ -88,11 +99,11 @@ def _start(binaries: Path) -> PostgresServer:
         shutil.rmtree(folder, ignore_errors=True)
         raise PostgresMissingError(f"initdb failed: {done.stderr.strip()[-300:]}")
     settings = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
+    arguments = ["-D", str(data), "-k", str(folder), *settings]
     with log.open("wb") as output:
         process = subprocess.Popen(
             # the death signal ends the server even when the test process is killed
-            ["setpriv", "--pdeathsig=INT", *as_user[1:], str(binaries / "postgres"), "-D", str(data)]
-            + ["-k", str(folder), *settings],
+            ["setpriv", "--pdeathsig=INT", *as_user[1:], str(binaries / "postgres"), *arguments],
             stdout=output,
             stderr=output,
             stdin=subprocess.DEVNULL,

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from lucid_pipelines.store import Store
-from tests.support_pg.fixtures import migrated_template, server_or_skip
+from tests.support_pg.fixtures import migrated_database, server_or_skip
 
 DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
 
@@ -26,10 +26,9 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield sqlite_url(tmp_path)
         return
-    server = server_or_skip()
-    url = server.create_database(template=migrated_template())
-    yield url
-    server.drop_database(url)
+    server_or_skip()
+    with migrated_database() as url:
+        yield url
 
 
 @pytest.fixture(params=DATABASES)
