@@ -4,24 +4,37 @@
 the project's own format.
 """
 
+from lucid_pipelines.traces.clusters import cluster_yaml, cover_jobs, fit_cluster
+from lucid_pipelines.traces.convert import convert
+from lucid_pipelines.traces.describe import Description, describe
 from lucid_pipelines.traces.detect import detect_format
+from lucid_pipelines.traces.generate import generate
 from lucid_pipelines.traces.load import load
 from lucid_pipelines.traces.loaded import LoadedTrace
 from lucid_pipelines.traces.predictions import read_predictions, read_throughput_forecast
 from lucid_pipelines.traces.profiles import ProfileTable, generated_profiles, read_profiles
 from lucid_pipelines.traces.registry import CONTRACTS, FORMATS
+from lucid_pipelines.traces.render import render_description
 from lucid_pipelines.traces.workloads import assign_workloads
 
 __all__ = [
     "CONTRACTS",
     "FORMATS",
+    "Description",
     "LoadedTrace",
     "ProfileTable",
     "assign_workloads",
+    "cluster_yaml",
+    "convert",
+    "cover_jobs",
+    "describe",
     "detect_format",
+    "fit_cluster",
+    "generate",
     "generated_profiles",
     "load",
     "read_predictions",
     "read_profiles",
     "read_throughput_forecast",
+    "render_description",
 ]

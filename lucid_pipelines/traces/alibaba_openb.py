@@ -49,7 +49,7 @@ CONTRACT = Contract(
         "pods in phase Pending have no scheduled_time; they are set aside as never_started",
         "1,088 pods of the default list ask for no GPU; they are set aside as no_gpu",
         "a few deletions fall on the last second of the trace: those durations are lower bounds",
-        "there are no users; the service class stands in for the job name",
+        "there are no users and no job names",
     ),
 )
 
@@ -72,7 +72,6 @@ def draft(block: CellBlock, context: ReadContext) -> Mapping[str, Any]:
     block.fault(np.isnan(end), Reason.NOT_ENDED)
     return {
         "job_id": block.text("name"),
-        "name": block.text("qos"),
         "gpus": number * milli / MILLI,
         "cpus": None if cpu is None else cpu / MILLI,
         "gpu_type": block.text("gpu_spec"),

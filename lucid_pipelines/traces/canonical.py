@@ -137,6 +137,8 @@ def _write_csv(trace: LoadedTrace, header: str, path: Path, *, is_gzip: bool) ->
         stream = gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) if is_gzip else raw
         with io.TextIOWrapper(cast("io.BufferedWriter", stream), encoding="utf-8", newline="") as text:
             text.write(f"{COMMENT}{header}\n")
+            if trace.is_synthetic:
+                text.write(f"# {SYNTHETIC_WARNING}\n")
             trace.frame[list(JOB_FIELDS)].to_csv(text, index=False, lineterminator="\n")
 
 

@@ -19,11 +19,19 @@ GPUS_PER_NODE = 8
 """Nodes of Helios, Philly (as the Lucid authors model it), Venus and Acme have eight GPUs."""
 
 
-def fit_cluster(frame: pd.DataFrame, load_frac: float = 0.7, gpus_per_node: int = GPUS_PER_NODE) -> ClusterSpec:
+def fit_cluster(
+    frame: pd.DataFrame,
+    load_frac: float = 0.7,
+    gpus_per_node: int = GPUS_PER_NODE,
+    *,
+    gpu_type: str | None = None,
+    gpu_memory_mib: float | None = None,
+    span_s: float | None = None,
+) -> ClusterSpec:
     """A cluster on which the trace would occupy about ``load_frac`` of each virtual cluster's GPUs.
 
     Each virtual cluster gets nodes for ``GPU-seconds / (span x load_frac)``, at least as many as its largest
-    job needs. The span is from the first submission to the last.
+    job needs. Without ``span_s`` the span is from the first submission to the last.
 
     Raises:
         InputError: the trace has no jobs, or the load is not within (0, 1].
@@ -33,7 +41,7 @@ def fit_cluster(frame: pd.DataFrame, load_frac: float = 0.7, gpus_per_node: int 
     if frame.empty:
         raise InputError("a cluster cannot be fitted to a trace without jobs")
     submit = floats(frame, "submit_s")
-    span_s = max(1.0, float(submit.max() - submit.min()))
+    span_s = max(1.0, float(submit.max() - submit.min()) if span_s is None else span_s)
     gpus, vc = column(frame, "gpus"), column(frame, "vc")
     work = by_group(gpus * column(frame, "duration_s"), vc, "sum")
     largest = by_group(gpus, vc, "max")
@@ -45,7 +53,9 @@ def fit_cluster(frame: pd.DataFrame, load_frac: float = 0.7, gpus_per_node: int 
         )
         for name, gpu_s, most in zip(work.index, work.to_numpy(), largest.to_numpy(), strict=True)
     }
-    return ClusterSpec.uniform(nodes, gpus_per_node)
+    return ClusterSpec(
+        {name: (NodeGroup(count, gpus_per_node, gpu_type, gpu_memory_mib),) for name, count in nodes.items()}
+    )
 
 
 def cover_jobs(spec: ClusterSpec, frame: pd.DataFrame) -> tuple[ClusterSpec, tuple[str, ...]]:
