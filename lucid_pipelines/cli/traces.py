@@ -14,14 +14,14 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from lucid_pipelines.traces.convert import convert as convert_trace
-from lucid_pipelines.traces.convert import write_cluster, write_quarantine
-from lucid_pipelines.traces.describe import describe as describe_trace
+from lucid_pipelines.traces.conversion import convert as convert_trace
+from lucid_pipelines.traces.conversion import write_cluster, write_quarantine
+from lucid_pipelines.traces.description import describe as describe_trace
 from lucid_pipelines.traces.files import Progress as ReadProgress
-from lucid_pipelines.traces.generate import DEFAULT_START
-from lucid_pipelines.traces.generate import generate as generate_trace
-from lucid_pipelines.traces.load import load
+from lucid_pipelines.traces.generator import DEFAULT_START
+from lucid_pipelines.traces.generator import generate as generate_trace
 from lucid_pipelines.traces.loaded import LoadedTrace
+from lucid_pipelines.traces.loading import load
 from lucid_pipelines.traces.registry import FORMATS
 from lucid_pipelines.traces.render import render_description
 

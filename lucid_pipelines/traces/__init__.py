@@ -5,12 +5,12 @@ the project's own format.
 """
 
 from lucid_pipelines.traces.clusters import cluster_yaml, cover_jobs, fit_cluster
-from lucid_pipelines.traces.convert import convert
-from lucid_pipelines.traces.describe import Description, describe
+from lucid_pipelines.traces.conversion import convert
+from lucid_pipelines.traces.description import Description, describe
 from lucid_pipelines.traces.detect import detect_format
-from lucid_pipelines.traces.generate import generate
-from lucid_pipelines.traces.load import load
+from lucid_pipelines.traces.generator import generate
 from lucid_pipelines.traces.loaded import LoadedTrace
+from lucid_pipelines.traces.loading import load
 from lucid_pipelines.traces.predictions import read_predictions, read_throughput_forecast
 from lucid_pipelines.traces.profiles import ProfileTable, generated_profiles, read_profiles
 from lucid_pipelines.traces.registry import CONTRACTS, FORMATS

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from lucid_pipelines.traces.describe import WEEKDAYS, Description, Share
+from lucid_pipelines.traces.description import WEEKDAYS, Description, Share
 
 ROWS_LIMIT = 16
 _BARS = " ▁▂▃▄▅▆▇█"
