@@ -1,0 +1,243 @@
+"""Which number of a log is the step: named, monotone, in records that speak of training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import log2
+from statistics import median
+
+from lucid_pipelines.tracker.groups import Column, Group
+from lucid_pipelines.tracker.meaning import Role
+from lucid_pipelines.tracker.records import Kind
+from lucid_pipelines.tracker.window import Record
+
+MIN_EVIDENCE = 2.0
+MAX_EVIDENCE = 4.5
+"""Beyond this, more evidence does not make one counter better than another."""
+MIN_SCORE = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """How a column of integers moves.
+
+    Attributes:
+        ups: how often it grew.
+        stays: how often it repeated itself.
+        resets: how often it fell back to the start of an epoch.
+        breaks: how often it fell in any other way.
+        typical: median growth, ``None`` if it never grew.
+        regular: share of growths near the typical one.
+    """
+
+    ups: int
+    stays: int
+    resets: int
+    breaks: int
+    typical: float | None
+    regular: float
+
+    @property
+    def counts(self) -> bool:
+        """Whether it behaves like a counter."""
+        return self.ups >= 1 and self.breaks <= max(1, (self.ups + self.stays) // 10) and self.resets <= self.ups
+
+
+def behaviour(values: Sequence[float], totals: Sequence[float | None] | None = None) -> Behaviour:
+    """Describe a column that might be a counter."""
+    ups: list[float] = []
+    stays = resets = breaks = 0
+    for index, (before, after) in enumerate(pairwise(values)):
+        if after > before:
+            ups.append(after - before)
+        elif after == before:
+            stays += 1
+        else:
+            total = totals[index] if totals else None
+            typical = median(ups) if ups else max(1.0, after)
+            finished = total is not None and before >= total - 2 * typical
+            restarted = after <= 2 * typical and before >= after + typical
+            if finished or restarted:
+                resets += 1
+            else:
+                breaks += 1
+    typical = median(ups) if ups else None
+    near = sum(abs(up - typical) <= 0.5 * typical for up in ups) if typical else 0
+    return Behaviour(len(ups), stays, resets, breaks, typical, near / len(ups) if ups else 0.0)
+
+
+@dataclass(frozen=True)
+class Tick:
+    """One reading of the step counter."""
+
+    record: Record
+    step: float
+    total: float | None
+
+
+@dataclass(frozen=True)
+class Counter:
+    """The step counter that was chosen.
+
+    Attributes:
+        column: where it stands in the newest template.
+        ticks: its readings in every template that carries it, oldest first.
+        unit: ``step`` or ``epoch``.
+        score: how much speaks for it.
+    """
+
+    column: Column
+    ticks: tuple[Tick, ...]
+    unit: str
+    score: float
+
+    @property
+    def newest(self) -> Tick:
+        return self.ticks[-1]
+
+
+def find_counter(groups: Sequence[Group], last_order: int) -> tuple[Counter | None, str | None]:
+    """Choose the step counter; the second item says why there is none."""
+    reporting = [g for g in groups if g.training_losses and g.evidence >= MIN_EVIDENCE]
+    best: Counter | None = None
+    seen_counter = False
+    for group in groups:
+        if not group.phase.may_be_training:
+            continue
+        for column in group.columns:
+            rank = _rank(column)
+            if rank is None:
+                continue
+            ticks = _gather(column, groups)
+            for subset in _split_by_total(ticks, reporting):
+                score = _score(column, rank, subset, group, reporting, last_order)
+                seen_counter = seen_counter or score is not None
+                if score is not None and score >= MIN_SCORE and (best is None or score > best.score):
+                    unit = "epoch" if column.role is Role.EPOCH else "step"
+                    best = Counter(column, tuple(subset), unit, score)
+    if best is not None:
+        return best, None
+    if not groups:
+        return None, "no line of the log carries numbers that could be progress"
+    if not seen_counter:
+        return None, "no number of the log counts upward as steps do"
+    return None, "what counts upward in the log shows no sign of training"
+
+
+def _rank(column: Column) -> float | None:
+    """How good a name for a step counter; ``None`` when it cannot be one."""
+    field, known = column.field, column.meaning
+    if known.is_evaluation or field.aside or not field.integral or (field.unit and field.unit == "%"):
+        return None
+    if field.words > 5:
+        return None
+    match known.role:
+        case Role.STEP:
+            return 3.0 * known.weight
+        case Role.EPOCH:
+            return 0.8
+        case Role.ITEMS:
+            return 0.4 if field.kind is Kind.FRACTION else None
+        case Role.UNNAMED | Role.OTHER if field.kind is Kind.FRACTION:
+            return (2.4 if field.bar else 2.0) if column.index < 12 else None
+        case Role.UNNAMED if field.kind is Kind.NUMBER and column.index <= 2 and not field.unit:
+            return 1.2 + 0.2 * (column.index == 1)
+    return None
+
+
+def _gather(column: Column, groups: Sequence[Group]) -> list[Tick]:
+    """Readings of the same quantity from every template of the same activity, in order."""
+    ticks: list[Tick] = []
+    for group in groups:
+        if not group.phase.may_be_training:
+            continue
+        for other in group.columns:
+            if (
+                other.key == column.key
+                and other.role == column.role
+                and (other.group is column.group or _akin(other, column))
+            ):
+                ticks += [
+                    Tick(r, r.parsed.values[other.index].number, r.parsed.values[other.index].total)
+                    for r in group.records
+                ]
+                break
+    ticks.sort(key=lambda tick: tick.record.order)
+    return ticks
+
+
+def _akin(other: Column, column: Column) -> bool:
+    if column.role is Role.UNNAMED:
+        names = [f.name for f in column.group.shape.fields]
+        return [f.name for f in other.group.shape.fields][: len(names)] == names[: len(other.group.shape.fields)]
+    return True
+
+
+def _split_by_total(ticks: Sequence[Tick], reporting: Sequence[Group]) -> list[list[Tick]]:
+    """Bars of one look but different totals are different loops (training, evaluation): one list for each."""
+    totals = {tick.total for tick in ticks}
+    if len(totals) <= 1:
+        return [list(ticks)]
+    del reporting
+    return [[tick for tick in ticks if tick.total == total] for total in totals]
+
+
+def _score(
+    column: Column,
+    rank: float,
+    ticks: Sequence[Tick],
+    group: Group,
+    reporting: Sequence[Group],
+    last_order: int,
+) -> float | None:
+    values = [tick.step for tick in ticks]
+    moves = behaviour(values, [tick.total for tick in ticks])
+    named = column.role in (Role.STEP, Role.EPOCH)
+    evidence = group.evidence
+    can_lean = named or column.field.bar or any(field.bar for field in group.shape.fields)
+    support = _companion(ticks, group, reporting) if can_lean else 0.0
+    if len(set(values)) == 1:
+        single = len(values) == 1 or column.role is Role.EPOCH
+        if not single or not named or max(evidence, support) < 3.0:
+            return None
+        moved = 0.0
+    elif not moves.counts:
+        return None
+    else:
+        moved = 0.5 + moves.ups / (len(values) - 1) + 0.3 * moves.regular
+    if not named and column.field.kind is Kind.NUMBER and (moves.regular < 0.6 or moves.ups < 2):
+        return None
+    if column.field.kind is Kind.FRACTION and any(t.total is not None and t.total <= 0 for t in ticks):
+        return None
+    best_evidence = max(evidence, support)
+    if best_evidence < MIN_EVIDENCE:
+        return rank
+    stale = 1.0 if last_order - ticks[-1].record.order > 4 * _span(ticks) + 200 else 0.0
+    return rank + min(best_evidence, MAX_EVIDENCE) + moved + min(1.0, 0.2 * log2(len(ticks))) - stale
+
+
+def _span(ticks: Sequence[Tick]) -> float:
+    if len(ticks) < 2:
+        return 50.0
+    return (ticks[-1].record.order - ticks[0].record.order) / (len(ticks) - 1)
+
+
+def _companion(ticks: Sequence[Tick], group: Group, reporting: Sequence[Group]) -> float:
+    """Evidence lent by another template that reports losses between this one's readings.
+
+    It counts in full when the other template has no counter of its own and its records are interleaved with
+    the readings, as loss lines are with the progress bar of the same loop.
+    """
+    best = 0.0
+    first, last = ticks[0].record.order, ticks[-1].record.order + 2 * _span(ticks) + 8
+    for other in reporting:
+        if other is group:
+            continue
+        has_own = any(c.role is Role.STEP and behaviour(c.values).counts for c in other.columns if c.field.integral)
+        inside = sum(first <= record.order <= last for record in other.records)
+        newest_inside = first <= other.last_order <= last
+        if newest_inside and inside >= 0.5 * len(other.records):
+            best = max(best, (0.9 if not has_own else 0.5) * other.evidence)
+    return best

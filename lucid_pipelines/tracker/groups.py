@@ -1,0 +1,178 @@
+"""Recurring templates: records of one form, their numbers as columns over time, and what speaks for training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from lucid_pipelines.tracker.meaning import Meaning, Role, meaning
+from lucid_pipelines.tracker.phase import Phase, phase_of
+from lucid_pipelines.tracker.records import Field, Kind, Shape
+from lucid_pipelines.tracker.window import Record
+
+NO_TRAINING = -5.0
+
+
+@dataclass(frozen=True)
+class Column:
+    """One number of a template over time.
+
+    Attributes:
+        group: the template.
+        index: position in the record.
+        field: its name and unit.
+        meaning: what the name says.
+    """
+
+    group: Group
+    index: int
+    field: Field
+    meaning: Meaning
+
+    @property
+    def role(self) -> Role:
+        return self.meaning.role
+
+    @cached_property
+    def values(self) -> list[float]:
+        return [record.parsed.values[self.index].number for record in self.group.records]
+
+    @cached_property
+    def totals(self) -> list[float | None]:
+        return [record.parsed.values[self.index].total for record in self.group.records]
+
+    def value_of(self, record: Record) -> float:
+        return record.parsed.values[self.index].number
+
+    @property
+    def key(self) -> tuple[str, Kind, int]:
+        """Columns of different templates with one key carry one quantity."""
+        if self.field.name:
+            return (self.field.name.lower(), self.field.kind, -1)
+        position = sum(f.kind is self.field.kind and not f.name for f in self.group.shape.fields[: self.index])
+        return ("%bar" if self.field.bar else "", self.field.kind, position)
+
+
+@dataclass(frozen=True)
+class Group:
+    """The records of one template, oldest first."""
+
+    shape: Shape
+    records: tuple[Record, ...]
+
+    @cached_property
+    def phase(self) -> Phase:
+        return phase_of(self.shape)
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        return tuple(Column(self, index, field, meaning(field)) for index, field in enumerate(self.shape.fields))
+
+    def of_role(self, *roles: Role) -> list[Column]:
+        return [column for column in self.columns if column.role in roles]
+
+    @cached_property
+    def training_losses(self) -> list[Column]:
+        """Columns that may be the training loss, the likeliest first; not asides such as averages."""
+        if self.phase is Phase.EVALUATION:
+            return []
+        found = [c for c in self.of_role(Role.LOSS) if not c.meaning.is_evaluation and not c.field.aside]
+        return sorted(found, key=lambda c: (-c.meaning.weight, c.index))
+
+    @cached_property
+    def evidence(self) -> float:
+        """How much speaks for these records being reports of training; 3 and more is much, below 1 little."""
+        if not self.phase.may_be_training:
+            return NO_TRAINING
+        score = 2.0 if self.phase is Phase.TRAINING else 0.0
+        roles = {c.role for c in self.columns if not c.meaning.is_evaluation}
+        if self.training_losses:
+            score += 2.0 + self.training_losses[0].meaning.weight
+        score += sum(weight for role, weight in _EVIDENCE.items() if role in roles)
+        if any(field.words > 5 for field in self.shape.fields):
+            score -= 1.0
+        return score
+
+    @property
+    def last_order(self) -> int:
+        return self.records[-1].order
+
+
+@dataclass(frozen=True)
+class Series:
+    """One quantity over time, gathered from every template that carries it, oldest first.
+
+    Attributes:
+        column: in the template that carried it last.
+        records, values: one for each reading.
+        beside: whether it stands in other lines than the step counter.
+    """
+
+    column: Column
+    records: tuple[Record, ...]
+    values: tuple[float, ...]
+    beside: bool = False
+
+    @property
+    def role(self) -> Role:
+        return self.column.meaning.role
+
+    @property
+    def meaning(self) -> Meaning:
+        return self.column.meaning
+
+    @property
+    def newest(self) -> Record:
+        return self.records[-1]
+
+
+def gather_series(columns: Sequence[Column], *, beside: bool = False) -> list[Series]:
+    """Join columns that carry one quantity; in the order in which the quantities first appear."""
+    by_key: dict[tuple[object, ...], list[Column]] = {}
+    for column in columns:
+        by_key.setdefault((column.key, column.role), []).append(column)
+    found: list[Series] = []
+    for same in by_key.values():
+        readings = sorted(
+            ((record, value) for c in same for record, value in zip(c.group.records, c.values, strict=True)),
+            key=lambda reading: reading[0].order,
+        )
+        newest = max(same, key=lambda c: c.group.last_order)
+        records, values = zip(*readings, strict=True)
+        found.append(Series(newest, records, values, beside))
+    return found
+
+
+_EVIDENCE = {
+    Role.LEARNING_RATE: 1.5,
+    Role.GRADIENT: 1.5,
+    Role.STEP: 1.0,
+    Role.EPOCH: 0.9,
+    Role.STEP_TIME: 0.6,
+    Role.STEP_RATE: 0.5,
+    Role.FLOP_RATE: 1.0,
+    Role.ITEM_RATE: 0.3,
+    Role.BATCH_SIZE: 0.3,
+    Role.REMAINING: 0.3,
+    Role.METRIC: 0.5,
+    Role.ITEMS: 0.2,
+}
+
+
+def group_records(records: Sequence[Record]) -> list[Group]:
+    """Gather the records of a window by template; templates that differ in unimportant ways are one."""
+    gathered: dict[tuple[object, ...], list[Record]] = {}
+    keys: dict[Shape, tuple[object, ...]] = {}
+    for record in records:
+        shape = record.shape
+        key = keys.get(shape)
+        if key is None:
+            key = keys[shape] = _template(shape)
+        gathered.setdefault(key, []).append(record)
+    return [Group(found[-1].shape, tuple(found)) for found in gathered.values()]
+
+
+def _template(shape: Shape) -> tuple[object, ...]:
+    names = tuple((field.name.lower(), field.kind, field.aside) for field in shape.fields)
+    return (names, shape.context.lower(), phase_of(shape))

@@ -1,0 +1,138 @@
+"""The newest training loss, and the throughput and epoch printed beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lucid_pipelines.tracker.counters import Counter
+from lucid_pipelines.tracker.groups import Column, Group, gather_series
+from lucid_pipelines.tracker.meaning import Role
+from lucid_pipelines.tracker.window import Record
+
+MIN_EVIDENCE = 3.0
+MIN_LONE_READINGS = 3
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One number with the record that it stands in."""
+
+    value: float
+    record: Record
+    column: Column
+
+
+def find_loss(groups: Sequence[Group], counter: Counter | None) -> Reading | None:
+    """The newest training loss; ``None`` when the log prints none, or only of evaluations.
+
+    Without a step counter a loss counts only where it recurs among other signs of training.
+    """
+    columns = [column for group in groups for column in group.training_losses]
+    if counter is not None:
+        first = counter.ticks[0].record.order
+        own = {id(tick.record) for tick in counter.ticks}
+        columns = [
+            c
+            for c in columns
+            if any(id(r) in own for r in c.group.records)
+            or (c.group.last_order >= first and (c.group.evidence >= MIN_EVIDENCE or _regular(c.group, counter)))
+        ]
+    else:
+        columns = [
+            c
+            for c in columns
+            if c.group.evidence >= MIN_EVIDENCE + 1.0
+            and len(c.group.records) >= MIN_LONE_READINGS
+            and len(set(c.values)) > 1
+        ]
+    best: Reading | None = None
+    best_rank: tuple[float, ...] = ()
+    for series in gather_series(columns):
+        value = series.values[-1]
+        if not series.newest.complete and len(series.values) > 1 and not _plausible(series.values):
+            continue
+        own_line = counter is not None and any(r is counter.newest.record for r in series.records)
+        rank = (
+            series.meaning.weight + (0.15 if own_line else 0.0) - 0.02 * min(series.column.index, 5),
+            float(series.newest.order),
+        )
+        if best is None or rank > best_rank:
+            best, best_rank = Reading(value, series.newest, series.column), rank
+    return best
+
+
+def _regular(group: Group, counter: Counter) -> bool:
+    """Whether a template comes about as often as the counter: one line of a report of several lines."""
+    orders = [tick.record.order for tick in counter.ticks]
+    inside = sum(orders[0] <= record.order for record in group.records)
+    is_row = len(group.columns) == 1 and not group.shape.context and group.columns[0].field.words <= 3
+    return inside >= 0.5 * min(len(orders), 64) and (group.evidence >= 1.0 or is_row)
+
+
+def _plausible(values: Sequence[float]) -> bool:
+    """Whether the last value, from a line that may be cut off, resembles those before."""
+    last, before = values[-1], values[-2]
+    if not (math.isfinite(last) and math.isfinite(before)):
+        return True
+    digits = [len(repr(value).rpartition(".")[2]) for value in values[-6:]]
+    return digits[-1] >= min(digits[:-1])
+
+
+def find_throughput(groups: Sequence[Group], counter: Counter | None) -> tuple[Reading, str] | None:
+    """The newest printed throughput that is no plain step rate, and its unit."""
+    if counter is None:
+        return None
+    from_own: list[tuple[float, Reading, str]] = []
+    own = {id(tick.record) for tick in counter.ticks}
+    for group in groups:
+        if not group.phase.may_be_training:
+            continue
+        inside = any(id(r) in own for r in group.records)
+        if not inside and not _regular(group, counter):
+            continue
+        for column in group.of_role(Role.ITEM_RATE, Role.FLOP_RATE):
+            if column.meaning.is_evaluation or column.field.aside:
+                continue
+            rank = (2.0 if column.role is Role.ITEM_RATE else 1.0) + inside - 0.5 * column.meaning.is_averaged
+            reading = Reading(column.values[-1], group.records[-1], column)
+            from_own.append((rank - 0.01 * column.index, reading, _unit(column)))
+    if not from_own:
+        return None
+    _, reading, unit = max(from_own, key=lambda item: (item[0], item[1].record.order))
+    return reading, unit
+
+
+def _unit(column: Column) -> str:
+    if column.role is Role.FLOP_RATE:
+        return column.field.unit or column.field.qualifier or column.meaning.noun
+    noun = {
+        "tok": "tokens",
+        "toks": "tokens",
+        "token": "tokens",
+        "sample": "samples",
+        "img": "images",
+        "imgs": "images",
+    }
+    counted = noun.get(column.meaning.noun, column.meaning.noun) or "items"
+    return f"{counted}/s"
+
+
+def find_epoch(groups: Sequence[Group], counter: Counter | None) -> Reading | None:
+    """The newest epoch printed with training reports."""
+    best: Reading | None = None
+    for group in groups:
+        if not group.phase.may_be_training or group.evidence < 0.8:
+            continue
+        for column in group.of_role(Role.EPOCH):
+            if column.field.aside or column.meaning.is_evaluation:
+                continue
+            inside = counter is not None and any(r is counter.newest.record for r in group.records)
+            reading = Reading(column.values[-1], group.records[-1], column)
+            if best is None or inside or reading.record.order > best.record.order:
+                best = reading
+            if inside:
+                return reading
+            break
+    return best

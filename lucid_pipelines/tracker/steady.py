@@ -1,0 +1,82 @@
+"""The steady part of a run of measurements: pauses, warm-up and compilation left out (section 13 of the paper)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+STEADY_STEPS = 50
+"""How many of the newest steps the tracker looks at."""
+MIN_RECORDS = 8
+MAX_OUTLIER_SHARE = 0.3
+"""More than this share on one side is no outlier but a second mode (a job whose steps alternate)."""
+_MAD_TO_SIGMA = 1.4826
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """A mean over the steady part of a window.
+
+    Attributes:
+        mean: weighted mean of what was kept.
+        low, high: 10 % and 90 % quantiles of what was kept.
+        kept, dropped: how many measurements.
+    """
+
+    mean: float
+    low: float
+    high: float
+    kept: int
+    dropped: int
+
+
+def steady_mean(values: Sequence[float], weights: Sequence[float] | None = None) -> Steady | None:
+    """Mean without two-sided outliers; ``None`` for no measurement.
+
+    A side is cut only where few values lie on it: pauses for evaluation or checkpoints are rare, while a job
+    whose steps alternate between fast and slow keeps both.
+
+    Args:
+        values: measurements, oldest first (seconds per step).
+        weights: how many steps each covers.
+    """
+    if not values:
+        return None
+    weights = [1.0] * len(values) if weights is None else weights
+    middle = median(values)
+    spread = _MAD_TO_SIGMA * median([abs(value - middle) for value in values])
+    margin = max(4.0 * spread, 0.25 * abs(middle))
+    limit = MAX_OUTLIER_SHARE * len(values)
+    high = {i for i, value in enumerate(values) if value > middle + margin}
+    low = {i for i, value in enumerate(values) if value < middle - margin}
+    dropped = (high if len(high) <= limit else set()) | (low if len(low) <= limit else set())
+    kept = [i for i in range(len(values)) if i not in dropped]
+    weight = sum(weights[i] for i in kept)
+    if weight <= 0:
+        return None
+    ordered = sorted(values[i] for i in kept)
+    return Steady(
+        mean=sum(values[i] * weights[i] for i in kept) / weight,
+        low=_quantile(ordered, 0.1),
+        high=_quantile(ordered, 0.9),
+        kept=len(kept),
+        dropped=len(dropped),
+    )
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    position = share * (len(ordered) - 1)
+    below = int(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (position - below) * (ordered[above] - ordered[below])
+
+
+def granularity(values: Sequence[float]) -> float:
+    """The coarsest power of ten of which all the values are multiples: how precisely they were printed."""
+    step = 1.0
+    for _ in range(9):
+        if all(abs(value / step - round(value / step)) < 1e-6 for value in values):
+            return step
+        step /= 10
+    return 0.0

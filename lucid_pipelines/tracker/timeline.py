@@ -1,0 +1,124 @@
+"""Readings of the counter as one line over time: epochs joined, times attached."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from lucid_pipelines.tracker.counters import Tick
+from lucid_pipelines.tracker.groups import Series
+from lucid_pipelines.tracker.steady import granularity
+
+_MIN_RESOLUTIONS = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """From one reading to a later one: how many steps, how many seconds."""
+
+    steps: float
+    seconds: float
+
+
+def positions(ticks: Sequence[Tick]) -> list[float]:
+    """Steps since some fixed point, for the readings since the last break; earlier ones are left out.
+
+    Where a counter starts again at the end of an epoch, the epoch's length is added; where it falls back for
+    another reason (a restart from a checkpoint), only what follows is kept.
+    """
+    if not ticks:
+        return []
+    found = [ticks[0].step]
+    base = 0.0
+    for before, after in pairwise(ticks):
+        if after.step < before.step:
+            total = before.total
+            if total is not None and after.total == total and before.step >= 0.5 * total and after.step <= 0.5 * total:
+                base += total
+            else:
+                found, base = [], 0.0
+        found.append(base + after.step)
+    return found
+
+
+def typical_stride(ticks: Sequence[Tick]) -> float:
+    """Median number of steps between readings; 1 when there is no telling."""
+    places = positions(ticks)
+    strides = [b - a for a, b in pairwise(places) if b > a]
+    return median(strides) if strides else 1.0
+
+
+def clock_intervals(ticks: Sequence[Tick]) -> list[Interval]:
+    """Intervals by the timestamps of the readings' own lines."""
+    places = positions(ticks)
+    recent = ticks[len(ticks) - len(places) :]
+    found: list[Interval] = []
+    last: int | None = None
+    for index, tick in enumerate(recent):
+        if tick.record.time is None:
+            continue
+        if last is not None and places[index] > places[last]:
+            start = recent[last].record.time
+            assert start is not None
+            seconds = start.seconds_until(tick.record.time)
+            if seconds is not None and seconds >= 0:
+                found.append(Interval(places[index] - places[last], seconds))
+        if last is None or places[index] > places[last]:
+            last = index
+    return _merged(found, _resolution_s(recent))
+
+
+def elapsed_intervals(ticks: Sequence[Tick], series: Series, scale_s: float) -> list[Interval]:
+    """Intervals by a series of elapsed times, which may stand in other lines of the same report."""
+    places = positions(ticks)
+    recent = ticks[len(ticks) - len(places) :]
+    aligned = align(series, recent)
+    found: list[Interval] = []
+    for (a, place_a), (b, place_b) in pairwise(zip(aligned, places, strict=True)):
+        if a is not None and b is not None and place_b > place_a and b >= a:
+            found.append(Interval(place_b - place_a, (b - a) * scale_s))
+    known = [value for value in aligned if value is not None]
+    return _merged(found, granularity(known) * scale_s if known else 0.0)
+
+
+def align(series: Series, ticks: Sequence[Tick]) -> list[float | None]:
+    """The value that belongs to each reading: of the same line, else of the nearest line."""
+    orders = [record.order for record in series.records]
+    found: list[float | None] = []
+    for tick in ticks:
+        at = bisect_left(orders, tick.record.order)
+        near = [i for i in (at - 1, at) if 0 <= i < len(orders)]
+        if not near:
+            found.append(None)
+            continue
+        chosen = min(near, key=lambda i: abs(orders[i] - tick.record.order))
+        found.append(series.values[chosen])
+    return found
+
+
+def _merged(intervals: list[Interval], resolution_s: float) -> list[Interval]:
+    """Join neighbours until each is long against the clock's resolution, so that rounding does not matter."""
+    if not intervals:
+        return []
+    wanted = _MIN_RESOLUTIONS * resolution_s
+    if median([i.seconds for i in intervals]) >= wanted:
+        return intervals
+    joined: list[Interval] = []
+    steps = seconds = 0.0
+    for interval in reversed(intervals):
+        steps += interval.steps
+        seconds += interval.seconds
+        if seconds >= wanted:
+            joined.append(Interval(steps, seconds))
+            steps = seconds = 0.0
+    return joined[::-1]
+
+
+def _resolution_s(ticks: Sequence[Tick]) -> float:
+    stamps = [tick.record.time.at_s for tick in ticks if tick.record.time is not None]
+    if not stamps:
+        return 0.0
+    return 1.0 if all(stamp == int(stamp) for stamp in stamps) else 0.001

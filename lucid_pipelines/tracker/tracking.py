@@ -1,0 +1,214 @@
+"""From a log to its progress: the tracker's path from end to end, a pure function of the log's two ends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from lucid_pipelines.logs import Extent, read_extent
+from lucid_pipelines.tracker.counters import Counter, find_counter
+from lucid_pipelines.tracker.fields import RecordParser
+from lucid_pipelines.tracker.groups import Group, group_records
+from lucid_pipelines.tracker.losses import Reading, find_epoch, find_loss, find_throughput
+from lucid_pipelines.tracker.meaning import Role
+from lucid_pipelines.tracker.pace import Pace, find_pace
+from lucid_pipelines.tracker.progress import Evidence, Progress, StepSample
+from lucid_pipelines.tracker.timeline import positions
+from lucid_pipelines.tracker.window import Record, Window, build_window
+
+HEAD_BYTES = 64 * 1024
+TAIL_BYTES = (256 * 1024, 2 * 1024 * 1024, 12 * 1024 * 1024)
+"""How much of the end is read: more only while the answer is not confident."""
+ENOUGH_READINGS = 24
+MAX_SAMPLES = 256
+EVIDENCE_CHARS = 400
+_PARSER = RecordParser()
+
+
+def track_file(path: Path, *, parser: RecordParser | None = None) -> Progress:
+    """Progress of the job whose log this is; plain, growing or compressed, of any size.
+
+    Raises:
+        NotFoundError, ExternalError: the file is not there or cannot be read.
+    """
+    progress = Progress(fallback_reason="the log is empty")
+    for tail_bytes in TAIL_BYTES:
+        extent = read_extent(path, head_bytes=HEAD_BYTES, tail_bytes=tail_bytes)
+        progress, readings = track_extent(extent, parser=parser)
+        if extent.tail_offset == 0 or (progress.step is not None and readings >= ENOUGH_READINGS):
+            break
+    return progress
+
+
+def track_extent(extent: Extent, *, parser: RecordParser | None = None) -> tuple[Progress, int]:
+    """Progress from the two ends of a log, and how many readings of the counter it rests on."""
+    window = build_window(extent, parser or _PARSER)
+    return track_window(window)
+
+
+def track_window(window: Window) -> tuple[Progress, int]:
+    """Progress from a window of records."""
+    groups = group_records([r for r in window.records if r.complete or _looks_finished(r, window)])
+    counter, reason = find_counter(groups, window.last_order)
+    loss = find_loss(groups, counter)
+    pace = find_pace(counter, groups, None) if counter else None
+    throughput = find_throughput(groups, counter)
+    epoch = find_epoch(groups, counter) if counter or loss else None
+    progress = _compose(groups, counter, pace, loss, throughput, epoch, reason)
+    return progress, len(counter.ticks) if counter else 0
+
+
+def _looks_finished(record: Record, window: Window) -> bool:
+    """Whether an unterminated last state is whole: it has the shape of an earlier one and ends alike."""
+    for other in reversed(window.records):
+        if other is not record and other.complete and other.shape == record.shape:
+            return other.text[-1:] == record.text[-1:] or (other.text[-1:].isdigit() and record.text[-1:].isdigit())
+    return False
+
+
+def _compose(
+    groups: Sequence[Group],
+    counter: Counter | None,
+    pace: Pace | None,
+    loss: Reading | None,
+    throughput: tuple[Reading, str] | None,
+    epoch: Reading | None,
+    reason: str | None,
+) -> Progress:
+    if counter is None and loss is None:
+        return Progress(fallback_reason=reason)
+    step = total = None
+    if counter is not None:
+        step = int(counter.newest.step)
+        total = _total(counter, groups)
+    joined, joined_total = _joined(counter, epoch) if counter else (None, None)
+    left = None
+    if joined is not None and joined_total is not None:
+        left = joined_total - joined
+    elif step is not None and total is not None:
+        left = total - step
+    evidence = _evidence(counter, pace, loss)
+    return Progress(
+        step=step,
+        total_steps=total,
+        step_unit=counter.unit if counter else None,
+        global_step=joined,
+        global_total_steps=joined_total,
+        step_time_s=pace.seconds if pace else None,
+        step_time_low_s=pace.steady.low if pace else None,
+        step_time_high_s=pace.steady.high if pace else None,
+        step_time_source=str(pace.source) if pace else None,
+        loss=loss.value if loss and math.isfinite(loss.value) else None,
+        throughput=throughput[0].value if throughput else None,
+        throughput_unit=throughput[1] if throughput else None,
+        epoch=epoch.value if epoch else None,
+        eta_s=left * pace.seconds if left is not None and left >= 0 and pace else None,
+        confidence=_confidence(counter, pace, loss),
+        evidence=evidence,
+        fallback_reason=_what_is_missing(counter, pace, loss, reason),
+        samples=_samples(counter, loss),
+    )
+
+
+def _total(counter: Counter, groups: Sequence[Group]) -> int | None:
+    if counter.newest.total is not None:
+        return int(counter.newest.total)
+    own = {id(tick.record) for tick in counter.ticks}
+    for group in groups:
+        if any(id(record) in own for record in group.records):
+            for column in group.columns:
+                is_total = column.role is Role.TOTAL_STEPS or (
+                    column.role is Role.STEP and column.meaning.weight <= 0.55 and column is not counter.column
+                )
+                if is_total and len(set(column.values)) == 1 and column.values[-1] >= counter.newest.step:
+                    return int(column.values[-1])
+    return None
+
+
+def _joined(counter: Counter, epoch: Reading | None) -> tuple[int | None, int | None]:
+    """Step and total over all epochs, where the epoch stands in the counter's own record and its base is known."""
+    total = counter.newest.total
+    if total is None or counter.unit == "epoch" or epoch is None or epoch.record is not counter.newest.record:
+        return None, None
+    if epoch.value != int(epoch.value) or not _restarts(counter):
+        return None, None
+    first = _first_epoch(epoch)
+    if first is None:
+        return None, None
+    done = int(epoch.value) - first
+    epochs = epoch.record.parsed.values[epoch.column.index].total
+    return int(done * total + counter.newest.step), int(epochs * total) if epochs else None
+
+
+def _restarts(counter: Counter) -> bool:
+    ticks = counter.ticks
+    return len(positions(ticks)) == len(ticks) and any(b.step < a.step for a, b in pairwise(ticks))
+
+
+def _first_epoch(epoch: Reading) -> int | None:
+    """0 or 1, by what the epoch's total allows; ``None`` when that cannot be told."""
+    total = epoch.record.parsed.values[epoch.column.index].total
+    if total is None:
+        return 0 if min(epoch.column.values) == 0 else None
+    if epoch.value == total:
+        return 1
+    return 0 if min(epoch.column.values) == 0 else None
+
+
+def _evidence(counter: Counter | None, pace: Pace | None, loss: Reading | None) -> tuple[Evidence, ...]:
+    records: dict[tuple[int, str], Record] = {}
+    for record in (
+        counter.newest.record if counter else None,
+        loss.record if loss else None,
+        pace.column.group.records[-1] if pace and pace.column else None,
+    ):
+        if record is not None:
+            records.setdefault((record.offset, record.text), record)
+    return tuple(Evidence(r.line_number, r.offset, r.text.strip()[:EVIDENCE_CHARS]) for r in records.values())
+
+
+def _confidence(counter: Counter | None, pace: Pace | None, loss: Reading | None) -> float:
+    if counter is None:
+        return 0.4 if loss else 0.0
+    confidence = min(0.95, 0.35 + counter.score / 16.0)
+    if len(counter.ticks) < 3:
+        confidence -= 0.15
+    if pace is not None and pace.corroborated:
+        confidence += 0.04
+    if pace is not None and pace.disputed:
+        confidence -= 0.15
+    return max(0.05, min(confidence, 0.99))
+
+
+def _what_is_missing(
+    counter: Counter | None, pace: Pace | None, loss: Reading | None, reason: str | None
+) -> str | None:
+    missing: list[str] = []
+    if counter is None:
+        missing.append(reason or "no step counter")
+    elif pace is None:
+        missing.append("the log prints neither times nor rates of its steps")
+    if loss is None:
+        missing.append("the log prints no training loss")
+    return "; ".join(missing) or None
+
+
+def _samples(counter: Counter | None, loss: Reading | None) -> tuple[StepSample, ...]:
+    if counter is None:
+        return ()
+    values: dict[int, float] = {}
+    if loss is not None:
+        column = loss.column
+        values = {id(r): v for r, v in zip(column.group.records, column.values, strict=True)}
+    found = [
+        StepSample(
+            tick.step,
+            values.get(id(tick.record)),
+            tick.record.time.at_s if tick.record.time else None,
+            tick.record.offset,
+        )
+        for tick in counter.ticks[-MAX_SAMPLES:]
+    ]
+    return tuple(found)

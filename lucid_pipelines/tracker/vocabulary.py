@@ -1,0 +1,105 @@
+"""Words of training logs, by what they mean. Words only: no framework's name, no whole line."""
+
+from __future__ import annotations
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+STEP = _words(
+    "step steps iter iters iteration iterations itr itrs it its update updates up upd batch batches minibatch "
+    "minibatches mb ba round rounds boosting timestep timesteps gstep globalstep tick 步 步数 迭代 迭代次数 批次 批"
+)
+EPOCH = _words("epoch epochs ep eps 轮 轮次 轮数 第轮 周期")
+ITEMS = _words(
+    "sample samples sen sens sents sentence sentences token tokens toks image images img imgs example examples word "
+    "words frame frames seq seqs sequence sequences doc docs document documents episode episodes kimg env seen "
+    "consumed instances records 样本"
+)
+COUNTER_FILLER = _words(
+    "global current cur curr train training total completed num number n no at optimizer optim opt optimization "
+    "now finished done the i count idx index id 第 当前 训练 全局 of progress agent trained so far "
+)
+TOTAL = _words("total max num n target maximum 总 总共 最大")
+NOT_COUNTER = _words(
+    "per every warmup eval val valid validation test save skipped skip nan inf accumulation accum accumulate size log "
+    "logging interval freq frequency patience remaining left since until len length print decay gradient ckpt "
+    "checkpoint worker workers rank world gpu gpus node nodes devices best early limit last hidden"
+)
+
+LOSS = _words(
+    "loss losses nll xent crossentropy cost objective objf mse mae rmse logloss mlogloss ce bce elbo 损失 损失值 loss值"
+)
+LOSS_FILLER = _words(
+    "train training tr total avg average mean step batch running current cur curr iter iteration smooth smoothed "
+    "value raw global reduced lm model all sum overall epoch minibatch mini g t 训练 总 平均 当前 interval ema moving "
+    "per median"
+)
+LOSS_AVERAGED = _words("avg average mean running smooth smoothed epoch ema moving median 平均")
+NOT_VALUE = _words(
+    "type weight weights scale scaler scaling coef coefficient coeff fn func function name pkts packets smoothing mask "
+    "ratio lambda alpha factor thresh threshold every interval freq frequency target patience best min lowest prev "
+    "previous delta change limit max count counts std"
+)
+METRIC = _words(
+    "acc accuracy top ppl perplexity auc map bleu wer cer f1 precision recall reward rew score iou dice psnr ssim "
+    "accuracies mfu rouge fid kl entropy 准确率 精度"
+)
+EVALUATION = _words(
+    "eval evaluation evaluating evaluate evaluated val valid validation validating validate test testing tests dev "
+    "holdout heldout infer inference predict predicting prediction predictions benchmark benchmarking "
+    "验证 评估 测试 推理"
+)
+TRAINING = _words(
+    "train training trainer trains fit fitting finetune finetuning finetuned pretrain pretraining optimize "
+    "optimizing optimization optimizer learner sft 训练 微调 预训练"
+)
+
+TIME = _words(
+    "time times timing timings duration dur dt latency took takes sec secs second seconds ms msec msecs millisecond "
+    "milliseconds wall walltime elapsed eta remaining 耗时 用时 时间 剩余 剩余时间 预计 预计剩余"
+)
+REMAINING = _words("eta remaining remain left rem 剩余 剩余时间 预计 预计剩余")
+ELAPSED = _words("elapsed wall walltime uptime passed since cumulative runtime total 已用 已用时间 总耗时 总用时")
+PER_STEP = _words("per step iter iteration it batch update minibatch ba 每步")
+PART = _words(
+    "data load loading loader dataload dataloader dataloading reader read io fetch forward fwd fw backward bwd bw "
+    "optim optimizer opt comm communication allreduce reduce h2d d2h gather scatter save saving ckpt checkpoint eval "
+    "val valid validation test gen generation rollout sampling sample inference infer decode tokenize sync idle wait "
+    "waiting stall preprocess preprocessing collate encode compile compilation init env bubble logging"
+)
+AVERAGED = _words("avg average mean running smooth smoothed ema overall cumulative moving")
+RATE = _words("speed throughput ups wps tps ips fps tgs sps qps bps eps rate 速度 吞吐 吞吐量")
+STEP_RATE_NAMES = _words("ups sps")
+SECOND = _words("s sec secs second seconds 秒")
+MEMORY = _words(
+    "mem memory ma ca gb mib gib mb rss vram alloc allocated reserved mallocs cache cached peak active 显存 内存"
+)
+LEARNING_RATE = _words("lr lrs learningrate 学习率")
+GRADIENT = _words("grad grads gradient gnorm gradnorm norm 梯度")
+BATCH_SIZE = _words("bsz bs batchsize wpb mbs gbs")
+
+TRANSFER = _words(
+    "download downloading downloaded upload uploading fetch fetching pull pulling pulled pushing receiving unpacking "
+    "extracting copying copy transferring transfer sync syncing unzip 下载 上传"
+)
+PREPARATION = _words(
+    "tokenizing tokenising tokenize tokenization tokenizer map mapping filter filtering preprocess preprocessing "
+    "processing processed loading loaded load reading scanning caching cache cached indexing building parsing "
+    "collating packing grouping generating flattening converting casting saving save writing creating resolving "
+    "hashing shuffling computing extracting encoding warming calibrating calibration quantizing capturing shards shard "
+    "dataset datasets split num_proc embedding embeddings collecting preparing prefetch prefetching initializing "
+    "importing installing decoding featurizing chunking deduplicating dedup crawling exporting merging sharding "
+    "materializing concatenating sorting counting 加载 分词 预处理 处理 读取 缓存"
+)
+BUILD = _words("compiling compile compilation nvcc gcc linking ninja cmake make cxx cc building autotune autotuning")
+MONITOR = _words(
+    "gpu util utilization temp temperature power clk clock fan heartbeat alive uptime cpu rss shm fds monitor profiler "
+    "queue disk net iowait ping watchdog spilled gc keepalive latency requests request reqs req http api client "
+    "server serving cache hit nccl"
+)
+SERVICE = _words("requests request reqs req get post http prompt kv pending swapped endpoint uvicorn query queries")
+SAMPLING = _words(
+    "sampling generating generation generate decoding denoising rollout rollouts simulating playing rendering 采样 生成"
+)

@@ -1,0 +1,204 @@
+"""From the two ends of a log to its newest records: what the tracker looks at, whatever the size of the log."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lucid_pipelines.logs import Extent, Labels, LineTime, detect_labels_in, find_time, frames, split_prefix, unglue
+from lucid_pipelines.tracker.fields import RecordParser
+from lucid_pipelines.tracker.forms import form_of, may_report
+from lucid_pipelines.tracker.records import Parsed, Shape
+from lucid_pipelines.tracker.tables import Header, may_be_row, name_columns, read_header
+
+NEWEST_PER_FORM = 64
+MAX_RECORDS = 3000
+MAX_PIECE_BYTES = 8192
+_GIANT_LINE_BYTES = 32 * 1024
+
+
+class Record:
+    """One display state that carries numbers.
+
+    Attributes:
+        order: position among all the states of the window, ascending in time.
+        line_number: 1-based, ``None`` when unknown.
+        offset: byte offset of its physical line.
+        text: without carrier prefix.
+        parsed: its shape and values; columns of a table carry the names of its header.
+        rank: of the process that wrote it, when the line says so.
+        complete: whether the line, or the state, was certainly finished.
+    """
+
+    __slots__ = (
+        "_carrier_time",
+        "_time",
+        "_timed",
+        "complete",
+        "line_number",
+        "offset",
+        "order",
+        "parsed",
+        "rank",
+        "text",
+    )
+
+    def __init__(
+        self,
+        order: int,
+        line_number: int | None,
+        offset: int,
+        text: str,
+        parsed: Parsed,
+        rank: int | None,
+        carrier_time: LineTime | None,
+        complete: bool,
+    ) -> None:
+        self.order, self.line_number, self.offset = order, line_number, offset
+        self.text, self.parsed, self.rank, self.complete = text, parsed, rank, complete
+        self._carrier_time, self._time, self._timed = carrier_time, None, False
+
+    @property
+    def time(self) -> LineTime | None:
+        """The program's own timestamp, else its carrier's."""
+        if not self._timed:
+            self._time, self._timed = find_time(self.text) or self._carrier_time, True
+        return self._time
+
+    @property
+    def shape(self) -> Shape:
+        return self.parsed.shape
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The newest records of a log, oldest first, and a few facts about it.
+
+    Attributes:
+        records: at most ``NEWEST_PER_FORM`` of each form.
+        forms: how many lines of each form were seen in the tail, whether kept or not.
+        last_order: order of the very last display state, with or without numbers.
+        head_text: the decoded start of the log.
+        labels: what carriers put before every line.
+    """
+
+    records: tuple[Record, ...]
+    forms: dict[bytes, int]
+    last_order: int
+    head_text: str
+    labels: Labels
+
+
+def build_window(extent: Extent, parser: RecordParser, *, newest_per_form: int = NEWEST_PER_FORM) -> Window:
+    """Sort the tail of a log into forms, keep the newest lines of each that may report, and parse those.
+
+    The result depends on the bytes alone, never on how they arrived.
+    """
+    labels = detect_labels_in(extent.head, extent.tail)
+    kept: dict[bytes, deque[_Piece]] = {}
+    counts: dict[bytes, int] = {}
+    verdicts: dict[bytes, bool] = {}
+    headers: list[tuple[int, Header]] = []
+    order = -1
+    for piece in _pieces(extent):
+        order = piece.order
+        form = form_of(piece.data)
+        counts[form] = counts.get(form, 0) + 1
+        verdict = verdicts.get(form)
+        if verdict is None:
+            verdict = verdicts[form] = may_report(form, piece.data)
+            if verdict:
+                kept[form] = deque(maxlen=newest_per_form)
+        if verdict:
+            kept[form].append(piece)
+        elif counts[form] <= newest_per_form and (header := _header(piece.data)):
+            headers.append((order, header))
+    newest = sorted((piece for pieces in kept.values() for piece in pieces), key=lambda piece: piece.order)
+    head_text = extent.head.decode("utf-8", "replace")
+    tables = _Tables(headers, head_text if extent.tail_offset else "")
+    records = tuple(_record(piece, parser, labels, tables) for piece in newest[-MAX_RECORDS:])
+    return Window(tuple(r for r in records if r.shape.fields), counts, order, head_text, labels)
+
+
+@dataclass(slots=True)
+class _Piece:
+    order: int
+    line_number: int | None
+    offset: int
+    data: bytes
+    complete: bool
+
+
+def _pieces(extent: Extent) -> Iterator[_Piece]:
+    """Display states of the tail, oldest first, from the first whole line (or state) on."""
+    tail, offset, number = extent.tail, extent.tail_offset, extent.newlines_before_tail
+    number = None if number is None else number + 1
+    if offset:
+        cut = tail.find(b"\n") + 1
+        if cut == 0 or cut > _GIANT_LINE_BYTES:
+            cut = tail.find(b"\r") + 1
+        elif number is not None:
+            number += 1
+        tail, offset = tail[cut:], offset + cut
+    order = 0
+    lines = tail.split(b"\n")
+    last = len(lines) - 1
+    for index, line in enumerate(lines):
+        size = len(line) + 1
+        if b"\r" in line or b"\x1b" in line or b"\b" in line or b"\0" in line or (b"<" in line and b"]" in line):
+            shown = [piece for frame in frames(line) for piece in unglue(frame)]
+            for position, text in enumerate(shown):
+                complete = index < last or position < len(shown) - 1
+                yield _Piece(order, number, offset, text.encode("utf-8", "replace")[:MAX_PIECE_BYTES], complete)
+                order += 1
+        elif line and not line.isspace():
+            yield _Piece(order, number, offset, line[:MAX_PIECE_BYTES], index < last)
+            order += 1
+        offset += size
+        number = None if number is None else number + 1
+
+
+class _Tables:
+    """Which header is in force at a given place of the log."""
+
+    def __init__(self, headers: list[tuple[int, Header]], head_text: str) -> None:
+        self._headers = headers
+        found = [header for line in head_text.split("\n") if (header := read_header(line.rstrip("\r")))]
+        self._first = found[-1] if found else None
+        self._named: dict[tuple[Shape, Header], Shape | None] = {}
+
+    def name(self, order: int, parsed: Parsed, text: str) -> Parsed:
+        if not may_be_row(parsed.shape) or not (self._headers or self._first):
+            return parsed
+        for header in self._candidates(order):
+            key = (parsed.shape, header)
+            if key not in self._named:
+                self._named[key] = name_columns(parsed.shape, text, header)
+            named = self._named[key]
+            if named is not None:
+                return Parsed(named, parsed.values)
+        return parsed
+
+    def _candidates(self, order: int) -> Iterator[Header]:
+        seen: set[Header] = set()
+        for at, header in reversed(self._headers):
+            if at < order and header not in seen:
+                seen.add(header)
+                yield header
+        if self._first is not None and self._first not in seen:
+            yield self._first
+
+
+def _header(data: bytes) -> Header | None:
+    return read_header(data.decode("utf-8", "replace")) if len(data) <= 400 else None
+
+
+def _record(piece: _Piece, parser: RecordParser, labels: Labels, tables: _Tables) -> Record:
+    text = piece.data.decode("utf-8", "replace").rstrip("\r")
+    prefix = split_prefix(text, labels)
+    text = text[prefix.size :]
+    parsed = tables.name(piece.order, parser.parse(text), text)
+    return Record(
+        piece.order, piece.line_number, piece.offset, text, parsed, prefix.rank, prefix.carrier_time, piece.complete
+    )
