@@ -16,7 +16,7 @@ from lucid_pipelines.snapshots.disk import (
     create_file,
     finish_sparse,
     store_errors,
-    sync_file_system,
+    sync_paths,
     write_all,
     write_sparsely,
 )
@@ -75,7 +75,8 @@ def _build(manifest: Manifest, store: SnapshotStore, target: Path, record: Binar
         finally:
             os.close(root)
         with store_errors(target.parent):
-            sync_file_system(building)
+            paths = (f"{building}/{entry.path}" for entry in manifest.entries if not isinstance(entry, LinkEntry))
+            sync_paths([str(building), *paths], building)
             _write(record, manifest.digest)
             building.rename(target)
     except BaseException:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from lucid_pipelines.domain.errors import ExternalError, InputError, NotFoundError, StateError
-from lucid_pipelines.snapshots.disk import create_file, store_errors, sync_file_system, write_all
+from lucid_pipelines.snapshots.disk import create_file, store_errors, sync_paths, write_all
 from lucid_pipelines.snapshots.errors import CorruptSnapshotError
 from lucid_pipelines.snapshots.manifests import FileEntry, Manifest, digest_hex, parse_manifest
 from lucid_pipelines.snapshots.paths import display
@@ -29,6 +29,8 @@ from lucid_pipelines.snapshots.paths import display
 _FORMAT = b"lucid snapshots 1\n"
 _OWN_NAMES = {"lock", "tmp", "blobs", "manifests", "hashes", "corrupt", "format"}
 _POLL_S = 0.05
+_SURELY_WRITTEN_S = 120
+"""The kernel writes dirty pages back after about 30 s; four times that is taken as done."""
 CHUNK_BYTES = 1 << 20
 
 
@@ -40,6 +42,7 @@ class SnapshotStore:
         # Plain strings where a path is made for every file: pathlib would take a third of the time.
         self._blobs = f"{self.root}/blobs"
         self._tmp = f"{self.root}/tmp"
+        self._unsynced: set[str] = set()
 
     # --- life and locks -------------------------------------------------------------------------------
 
@@ -120,17 +123,26 @@ class SnapshotStore:
 
     def has_blob(self, sha256: str, size: int) -> bool:
         """Whether the content is here at full size (a power cut can leave a short file)."""
+        path = self.blob_path(sha256)
         try:
-            return os.stat(self.blob_path(sha256)).st_size == size  # noqa: PTH116 - hot path
+            found = os.stat(path)  # noqa: PTH116 - for every file
         except FileNotFoundError:
             return False
+        if found.st_size != size:
+            return False
+        if found.st_ctime > time.time() - _SURELY_WRITTEN_S:
+            # Perhaps from a seal that was killed before it flushed.
+            self._unsynced.add(path)
+        return True
 
     def add_bytes(self, data: bytes, sha256: str) -> bool:
         """Store content that is in memory; ``False`` when it was here already."""
         if self.has_blob(sha256, len(data)):
             return False
+        path = self.blob_path(sha256)
         with store_errors(self.root):
-            self._write(data, self.blob_path(sha256), durable=False)
+            self._write(data, path, durable=False)
+        self._unsynced.add(path)
         return True
 
     @contextmanager
@@ -147,8 +159,10 @@ class SnapshotStore:
             stream.close()
             if self.has_blob(sha256, size):
                 return False
+            target = self.blob_path(sha256)
             with store_errors(self.root):
-                self._rename(path, self.blob_path(sha256))
+                self._rename(path, target)
+            self._unsynced.add(target)
             return True
 
         try:
@@ -194,13 +208,13 @@ class SnapshotStore:
         return self.root / "manifests" / name[:2] / name[2:]
 
     def add_manifest(self, manifest: Manifest, *, wrote_blobs: bool) -> None:
-        """Publish a snapshot once all its content has reached the disk."""
+        """Publish a snapshot once its content, added or looked up through this object, is on the disk."""
         path = self.manifest_path(manifest.digest)
         with store_errors(self.root):
             if not wrote_blobs and _holds(path, manifest.encoded):
                 os.utime(path)  # counts as sealed now, for garbage collection
                 return
-            sync_file_system(self.root)
+            sync_paths(self._unsynced, self.root)
             self._write(manifest.encoded, path, durable=True)
 
     def load_manifest(self, digest: str) -> Manifest:

@@ -31,39 +31,33 @@ Tree = dict[bytes, File | Link | Directory]
 
 def build(root: Path, tree: Tree) -> Path:
     """Create the tree below ``root``; parents are made as needed."""
-    base = os.fsencode(root)
-    os.makedirs(base, exist_ok=True)
+    root.mkdir(parents=True, exist_ok=True)
     for path, node in tree.items():
-        full = os.path.join(base, path)
-        os.makedirs(os.path.dirname(full), exist_ok=True)
+        full = root / os.fsdecode(path)
+        full.parent.mkdir(parents=True, exist_ok=True)
         match node:
             case File():
-                with open(full, "wb") as stream:
-                    stream.write(node.content)
-                os.chmod(full, node.mode)
+                full.write_bytes(node.content)
+                full.chmod(node.mode)
             case Link():
-                os.symlink(node.target, full)
+                os.symlink(node.target, os.fsencode(full))  # noqa: PTH211 - pathlib would tidy it up
             case Directory():
-                os.makedirs(full, exist_ok=True)
+                full.mkdir(exist_ok=True)
     return root
 
 
 def read(root: Path) -> Tree:
     """The tree below ``root``, directories included."""
-    base = os.fsencode(root)
     tree: Tree = {}
-    for here, directories, files in os.walk(base):
-        for name in directories + files:
-            full = os.path.join(here, name)
-            path = os.path.relpath(full, base)
-            found = os.lstat(full)
-            if stat.S_ISLNK(found.st_mode):
-                tree[path] = Link(os.readlink(full))
-            elif stat.S_ISDIR(found.st_mode):
-                tree[path] = Directory()
-            else:
-                with open(full, "rb") as stream:
-                    tree[path] = File(stream.read(), found.st_mode & 0o777)
+    for full in root.rglob("*"):
+        path = os.fsencode(full.relative_to(root))
+        found = full.lstat()
+        if stat.S_ISLNK(found.st_mode):
+            tree[path] = Link(os.fsencode(os.readlink(full)))  # noqa: PTH115 - pathlib would tidy it up
+        elif stat.S_ISDIR(found.st_mode):
+            tree[path] = Directory()
+        else:
+            tree[path] = File(full.read_bytes(), found.st_mode & 0o777)
     return tree
 
 
@@ -126,7 +120,7 @@ def trees(draw: st.DrawFn) -> Tree:
     directories: list[bytes] = [b""]
     for _ in range(draw(st.integers(0, 12))):
         parent = draw(st.sampled_from(directories))
-        path = os.path.join(parent, draw(names)) if parent else draw(names)
+        path = parent + b"/" + draw(names) if parent else draw(names)
         if path in tree:
             continue
         kind = draw(st.sampled_from(["file", "file", "file", "directory", "link"]))
