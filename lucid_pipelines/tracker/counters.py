@@ -101,7 +101,7 @@ class Counter:
 def find_counter(groups: Sequence[Group], last_order: int) -> tuple[Counter | None, str | None]:
     """Choose the step counter; the second item says why there is none."""
     reporting = [g for g in groups if g.training_losses and g.evidence >= MIN_EVIDENCE]
-    best: Counter | None = None
+    candidates: list[Counter] = []
     seen_counter = False
     for group in groups:
         if not group.phase.may_be_training:
@@ -111,12 +111,15 @@ def find_counter(groups: Sequence[Group], last_order: int) -> tuple[Counter | No
             if rank is None:
                 continue
             ticks = _gather(column, groups)
-            for subset in _split_by_total(ticks, reporting):
+            for subset in _split_by_total(ticks):
                 score = _score(column, rank, subset, group, reporting, last_order)
                 seen_counter = seen_counter or score is not None
-                if score is not None and score >= MIN_SCORE and (best is None or score > best.score):
+                if score is not None and score >= MIN_SCORE:
                     unit = "epoch" if column.role is Role.EPOCH else "step"
-                    best = Counter(column, tuple(subset), unit, score)
+                    candidates.append(Counter(column, tuple(subset), unit, score))
+    best = max(candidates, key=lambda c: c.score, default=None)
+    if best is not None:
+        best = _densest(best, candidates)
     if best is not None:
         return best, None
     if not groups:
@@ -175,13 +178,31 @@ def _akin(other: Column, column: Column) -> bool:
     return True
 
 
-def _split_by_total(ticks: Sequence[Tick], reporting: Sequence[Group]) -> list[list[Tick]]:
+def _split_by_total(ticks: Sequence[Tick]) -> list[list[Tick]]:
     """Bars of one look but different totals are different loops (training, evaluation): one list for each."""
     totals = {tick.total for tick in ticks}
     if len(totals) <= 1:
         return [list(ticks)]
-    del reporting
     return [[tick for tick in ticks if tick.total == total] for total in totals]
+
+
+def _densest(best: Counter, candidates: Sequence[Counter]) -> Counter:
+    """Of several columns that print the same count, the one that prints it most often.
+
+    A summary every few hundred steps may speak of training more clearly than the line of every step.
+    """
+    if best.column.role is not Role.STEP:
+        return best
+    stride = behaviour([tick.step for tick in best.ticks]).typical or 0.0
+    chosen = best
+    for other in candidates:
+        if other.column.role is not Role.STEP or other is best or other.column.meaning.weight < 0.6:
+            continue
+        typical = behaviour([tick.step for tick in other.ticks]).typical or 0.0
+        same = best.newest.step - stride <= other.newest.step <= best.newest.step + 2 * stride
+        if same and 0 < typical < stride and other.newest.record.order >= best.newest.record.order - 8:
+            chosen, stride = other, typical
+    return chosen
 
 
 def _score(

@@ -71,8 +71,8 @@ class RecordParser:
                 fields.append(item.field)
                 slots.append(slot)
         end = found[-1].end if found else 0
-        context = " ".join([*(f.free for f in found), blanked[end : end + _CONTEXT_CHARS]])
-        shape = Shape(tuple(fields), " ".join(_WORDS.findall(context[:_CONTEXT_CHARS])))
+        tail = " ".join(_WORDS.findall(blanked[end : end + _TAIL_CHARS]))
+        shape = Shape(tuple(fields), tail)
         return _Plan(self._shapes.setdefault(shape, shape), tuple(slots))
 
 
@@ -94,7 +94,7 @@ def duration_s(text: str) -> float:
 
 
 _WORDS = re.compile(r"[A-Za-z\u4e00-\u9fff_./-]*[A-Za-z\u4e00-\u9fff]")
-_CONTEXT_CHARS = 240
+_TAIL_CHARS = 160
 _CLOCK = re.compile(r"(?:(\d+) ?d[a-z]*,? ?)?(\d+:\d\d(?::\d\d)?(?:\.\d+)?)")
 _UNIT_BEHIND = re.compile(r" ?[A-Za-z天小时分钟秒]+")
 _PARTS = re.compile(r"(\d+(?:\.\d+)?) ?(d|h|m|s|天|小时|分|秒)", re.IGNORECASE)

@@ -19,8 +19,8 @@ MAX_FIELDS = 64
 class Found(NamedTuple):
     """One number as it stands in a text: where its digits are and how to read them.
 
-    ``span`` covers the digits (of a duration, all of it); ``total_span`` those of a denominator; ``free`` is what
-    stood before the name and belongs to no number; ``end`` is where reading goes on.
+    ``span`` covers the digits (of a duration, all of it); ``total_span`` those of a denominator; ``end`` is where
+    reading goes on.
     """
 
     field: Field
@@ -30,7 +30,6 @@ class Found(NamedTuple):
     total_span: tuple[int, int] | None
     total_factor: float
     constant: float | None
-    free: str
     end: int
 
 
@@ -133,6 +132,7 @@ _STRIP_LEFT = re.compile(
 _QUALIFIER = re.compile(r"[(\[]([^()\[\]]{1,40})[)\]]$")
 _SEGMENT = re.compile(r"[,;|\t{}\[\]()<>\"'`•:=：，。；！!?\\]| {2,}|(?<= )[-–—*>](?= )|^[-–—*>]+(?= )|\.{2,}|^/")
 _WORD = re.compile(r"\S+")
+_FREE_WORDS = re.compile(r"[A-Za-z\u4e00-\u9fff_./-]*[A-Za-z\u4e00-\u9fff]")
 _FILLER = re.compile(r"(?: +(?:is|was|at|of|the|in|for|to|=))+$")
 
 _GLYPH = re.compile(r"[\u2500-\u259f\u2800-\u28ff\u25a0-\u25ff]")
@@ -172,11 +172,11 @@ def _read(text: str, match: re.Match[str], left: str, before: list[Found]) -> tu
         bar = after_char == "<" or before_char == "<"
         if not name and bar:
             name = "elapsed" if after_char == "<" else "remaining"
-        field = Field(name, qualifier, "s", Kind.DURATION, False, explicit, aside, bar, lead, words)
-        return Found(field, (start, end), 1.0, 1.0, None, 1.0, None, free, end), end
+        field = Field(name, qualifier, "s", Kind.DURATION, False, explicit, aside, bar, lead, words, free)
+        return Found(field, (start, end), 1.0, 1.0, None, 1.0, None, end), end
     if match["odd"]:
-        field = Field(name, qualifier, "", Kind.NUMBER, False, explicit, aside, False, lead, words)
-        return Found(field, (start, end), 1.0, 1.0, None, 1.0, float(match["odd"].lower()), free, end), end
+        field = Field(name, qualifier, "", Kind.NUMBER, False, explicit, aside, False, lead, words, free)
+        return Found(field, (start, end), 1.0, 1.0, None, 1.0, float(match["odd"].lower()), end), end
     span, raw = match.span("num"), match["num"]
     integral = raw.replace(",", "").isdigit()
     sign = -1.0 if match["sign"] == "-" else 1.0
@@ -214,8 +214,8 @@ def _read(text: str, match: re.Match[str], left: str, before: list[Found]) -> tu
             name, end = noun[1], noun.end()
         elif not lead and not aside and (behind := _NAME_BEHIND.match(text, end)):
             name, end = behind[1], behind.end()
-    field = Field(name, qualifier, unit, kind, integral, explicit, aside, bar, lead, words)
-    return Found(field, span, sign, factor, total_span, total_factor, None, free, end), end
+    field = Field(name, qualifier, unit, kind, integral, explicit, aside, bar, lead, words, free)
+    return Found(field, span, sign, factor, total_span, total_factor, None, end), end
 
 
 def _label(left: str) -> tuple[str, str, bool, int, bool, str]:
@@ -240,7 +240,14 @@ def _label(left: str) -> tuple[str, str, bool, int, bool, str]:
     if len(words) > 4:
         name = " ".join(words[-4:])
         free = [*free, *words[:-4]]
-    return _FILLER.sub("", name).strip(" .-_*/"), qualifier, explicit, len(words), opened, " ".join(free)
+    return (
+        _FILLER.sub("", name).strip(" .-_*/"),
+        qualifier,
+        explicit,
+        len(words),
+        opened,
+        " ".join(_FREE_WORDS.findall(" ".join(free))[:24]),
+    )
 
 
 def _names_what_follows(text: str, unit: re.Match[str]) -> bool:

@@ -161,18 +161,48 @@ _EVIDENCE = {
 
 
 def group_records(records: Sequence[Record]) -> list[Group]:
-    """Gather the records of a window by template; templates that differ in unimportant ways are one."""
-    gathered: dict[tuple[object, ...], list[Record]] = {}
-    keys: dict[Shape, tuple[object, ...]] = {}
+    """Gather the records of a window by template; templates that differ in unimportant ways are one.
+
+    A record that goes on where those of a frequent template end (another writer's text was glued to it) counts
+    as one of that template.
+    """
+    gathered: dict[_Template, list[Record]] = {}
+    keys: dict[Shape, _Template] = {}
     for record in records:
         shape = record.shape
         key = keys.get(shape)
         if key is None:
             key = keys[shape] = _template(shape)
         gathered.setdefault(key, []).append(record)
-    return [Group(found[-1].shape, tuple(found)) for found in gathered.values()]
+    for key, host in _hosts(gathered).items():
+        gathered[host] += gathered.pop(key)
+    groups: list[Group] = []
+    for key, found in gathered.items():
+        shape = next(r.shape for r in reversed(found) if _template(r.shape) == key)
+        groups.append(Group(shape, tuple(sorted(found, key=lambda record: record.order))))
+    return groups
 
 
-def _template(shape: Shape) -> tuple[object, ...]:
-    names = tuple((field.name.lower(), field.kind, field.aside) for field in shape.fields)
-    return (names, shape.context.lower(), phase_of(shape))
+_Template = tuple[tuple[tuple[str, Kind, bool, str], ...], str]
+_MIN_HOST_FIELDS = 3
+
+
+def _template(shape: Shape) -> _Template:
+    return tuple((f.name.lower(), f.kind, f.aside, f.free.lower()) for f in shape.fields), shape.tail.lower()
+
+
+def _hosts(gathered: dict[_Template, list[Record]]) -> dict[_Template, _Template]:
+    """For each template with something glued on, the template that it begins with."""
+    plain = {
+        names: (names, tail)
+        for (names, tail), found in gathered.items()
+        if not tail and len(names) >= _MIN_HOST_FIELDS and len(found) >= 2
+    }
+    glued: dict[_Template, _Template] = {}
+    for key, found in gathered.items():
+        names, tail = key
+        lengths = range(len(names) if tail else len(names) - 1, _MIN_HOST_FIELDS - 1, -1)
+        host = next((plain[names[:n]] for n in lengths if names[:n] in plain), None)
+        if host is not None and host != key and len(found) < len(gathered[host]):
+            glued[key] = host
+    return {key: host for key, host in glued.items() if host not in glued}

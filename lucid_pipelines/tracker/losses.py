@@ -50,34 +50,43 @@ def find_loss(groups: Sequence[Group], counter: Counter | None) -> Reading | Non
     best: Reading | None = None
     best_rank: tuple[float, ...] = ()
     for series in gather_series(columns):
-        value = series.values[-1]
-        if not series.newest.complete and len(series.values) > 1 and not _plausible(series.values):
-            continue
+        at = -1
+        if _at_risk(series.newest, series.column) and len(series.values) > 2 and not _plausible(series.values):
+            at = -2
         own_line = counter is not None and any(r is counter.newest.record for r in series.records)
         rank = (
             series.meaning.weight + (0.15 if own_line else 0.0) - 0.02 * min(series.column.index, 5),
             float(series.newest.order),
         )
         if best is None or rank > best_rank:
-            best, best_rank = Reading(value, series.newest, series.column), rank
+            best, best_rank = Reading(series.values[at], series.records[at], series.column), rank
     return best
+
+
+def _at_risk(record: Record, column: Column) -> bool:
+    """Whether a value is the last of an unfinished line, or of one to which another writer's text is glued."""
+    last = column.index == len(column.group.shape.fields) - 1
+    return last and (
+        not record.complete
+        or record.shape.tail != column.group.shape.tail
+        or len(record.shape.fields) > column.index + 1
+    )
 
 
 def _regular(group: Group, counter: Counter) -> bool:
     """Whether a template comes about as often as the counter: one line of a report of several lines."""
     orders = [tick.record.order for tick in counter.ticks]
     inside = sum(orders[0] <= record.order for record in group.records)
-    is_row = len(group.columns) == 1 and not group.shape.context and group.columns[0].field.words <= 3
+    is_row = len(group.columns) == 1 and group.shape.is_bare and group.columns[0].field.words <= 3
     return inside >= 0.5 * min(len(orders), 64) and (group.evidence >= 1.0 or is_row)
 
 
 def _plausible(values: Sequence[float]) -> bool:
-    """Whether the last value, from a line that may be cut off, resembles those before."""
-    last, before = values[-1], values[-2]
-    if not (math.isfinite(last) and math.isfinite(before)):
+    """Whether the last value, at a place where a line may be cut off or glued, was printed like those before."""
+    if not all(math.isfinite(value) for value in values[-6:]):
         return True
     digits = [len(repr(value).rpartition(".")[2]) for value in values[-6:]]
-    return digits[-1] >= min(digits[:-1])
+    return min(digits[:-1]) - 1 <= digits[-1] <= max(digits[:-1]) + 1
 
 
 def find_throughput(groups: Sequence[Group], counter: Counter | None) -> tuple[Reading, str] | None:

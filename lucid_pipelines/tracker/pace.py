@@ -116,7 +116,7 @@ def _is_report(group: Group, counter: Counter) -> bool:
     inside = sum(record.order >= counter.ticks[0].record.order for record in group.records)
     if inside < 0.3 * min(len(counter.ticks), 64):
         return False
-    is_row = len(group.columns) == 1 and not group.shape.context and group.columns[0].field.words <= 3
+    is_row = len(group.columns) == 1 and group.shape.is_bare and group.columns[0].field.words <= 3
     return group.evidence >= 1.0 or is_row
 
 

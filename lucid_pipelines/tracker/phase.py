@@ -38,7 +38,7 @@ def phase_of(shape: Shape) -> Phase:
     meanings = [meaning(field) for field in shape.fields]
     if any(m.role is Role.BYTE_RATE for m in meanings):
         return Phase.TRANSFER
-    spoken = [*tokens_of(shape.context), *_odd_names(shape.fields, meanings)]
+    spoken = [*_odd_names(shape.fields, meanings), *tokens_of(shape.tail)]
     bag = frozenset(spoken)
     losses = [m for m in meanings if m.role is Role.LOSS]
     trains = [i for i, word in enumerate(spoken) if word in words.TRAINING]
@@ -78,17 +78,19 @@ def _odd_names(fields: tuple[Field, ...], meanings: list[Meaning]) -> list[str]:
     """Words of names that mean no quantity: they tell what the numbers are about."""
     found: list[str] = []
     for field, known in zip(fields, meanings, strict=True):
-        said_by_counter = known.role in (Role.STEP, Role.EPOCH, Role.ITEMS, Role.SHARE) or field.kind is Kind.FRACTION
-        if (
-            known.role in (Role.OTHER, Role.UNNAMED, Role.MEMORY, Role.METRIC)
-            or said_by_counter
-            or known.role in _VAGUE
-        ):
-            tokens = tokens_of(field.name)
-            if known.role in (Role.MEMORY, Role.METRIC):
-                tokens = [t for t in tokens if t in words.EVALUATION or t in words.TRAINING]
-            found += tokens
+        found += tokens_of(field.free)
+        if known.role in _TALKING or field.kind is Kind.FRACTION:
+            found += tokens_of(field.name)
     return found
 
 
-_VAGUE = (Role.PART_TIME, Role.TOTAL_STEPS)
+_TALKING = (
+    Role.OTHER,
+    Role.UNNAMED,
+    Role.PART_TIME,
+    Role.TOTAL_STEPS,
+    Role.STEP,
+    Role.EPOCH,
+    Role.ITEMS,
+    Role.SHARE,
+)

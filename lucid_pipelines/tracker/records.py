@@ -28,6 +28,7 @@ class Field(NamedTuple):
         bar: whether it is the ``n/N``, the time or the rate of a progress bar.
         lead: whether it is the first number of the record.
         words: how many words its label had (a long one is prose).
+        free: the words before the name that name nothing.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Field(NamedTuple):
     bar: bool
     lead: bool
     words: int
+    free: str = ""
 
 
 class Value(NamedTuple):
@@ -54,11 +56,16 @@ class Shape(NamedTuple):
 
     Attributes:
         fields: the numbers, in order.
-        context: the words that name no number, in order.
+        tail: the words behind the last number.
     """
 
     fields: tuple[Field, ...]
-    context: str
+    tail: str
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether no word stands in the record but the names of its numbers."""
+        return not self.tail and not any(field.free for field in self.fields)
 
 
 class Parsed(NamedTuple):

@@ -65,7 +65,7 @@ def name_columns(shape: Shape, text: str, header: Header) -> Shape | None:
         position += 1
     if position < 2:
         return None
-    return Shape((*fields, *shape.fields[position:]), shape.context)
+    return Shape((*fields, *shape.fields[position:]), shape.tail)
 
 
 def may_be_row(shape: Shape) -> bool:
