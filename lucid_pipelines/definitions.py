@@ -1,10 +1,17 @@
 """Composition root: one Dagster code location."""
 
-from dagster import Definitions, in_process_executor, mem_io_manager
+import warnings
+
+from dagster import BetaWarning, Definitions, PreviewWarning, in_process_executor, mem_io_manager
+
+# Dagster's notes on its own beta parameters would fill the logs of people who can do nothing about them.
+warnings.filterwarnings("ignore", category=BetaWarning)
+warnings.filterwarnings("ignore", category=PreviewWarning)
 
 from lucid_pipelines.assets import job_history, training_metrics
 from lucid_pipelines.resources.lucid import LucidResource
 from lucid_pipelines.sensors import exits, launchpad, maintenance, scheduling, submission
+from lucid_pipelines.sensors.console import LOGGERS
 
 defs = Definitions(
     assets=[job_history.job_history, training_metrics.training_metrics],
@@ -27,5 +34,6 @@ defs = Definitions(
     schedules=[maintenance.maintenance_schedule, job_history.job_history_schedule],
     # Every run is one process: what steps hand on stays in its memory, what must last goes to our own stores.
     executor=in_process_executor,
+    loggers=LOGGERS,
     resources={"lucid": LucidResource(), "io_manager": mem_io_manager},
 )

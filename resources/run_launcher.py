@@ -7,7 +7,8 @@ CPU-seconds. The warm process has both loaded, so that a forked run costs a frac
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,17 +17,18 @@ from dagster._core.launcher.base import CheckRunHealthResult, LaunchRunContext, 
 from dagster._grpc.types import ExecuteRunArgs
 from dagster._serdes import ConfigurableClassData
 
-from lucid_pipelines.domain.errors import ExternalError
-from lucid_pipelines.resources.run_protocol import WORKER_TAG, ask, find_worker
+from lucid_pipelines.domain.errors import ExternalError, StateError
+from lucid_pipelines.resources.run_protocol import COLD_TAG, WORKER_TAG, ask, find_worker, worker_identity
 
 _TIMEOUT_S = 15.0
 
 
 class WarmRunLauncher(DefaultRunLauncher):
-    """Hands runs to the run server; falls back to Dagster's own launcher, visibly, when it does not answer."""
+    """Hands runs to the run server; starts a new process, visibly, when that does not answer."""
 
     def __init__(self, socket: str, inst_data: ConfigurableClassData | None = None) -> None:
         self._socket = Path(socket)
+        self._started: list[subprocess.Popen[bytes]] = []
         super().__init__(inst_data=inst_data)
 
     @classmethod
@@ -38,41 +40,48 @@ class WarmRunLauncher(DefaultRunLauncher):
         return cls(socket=config_value["socket"], inst_data=inst_data)
 
     def launch_run(self, context: LaunchRunContext) -> None:
-        """Start the run in a fork of the warm process. Raises what the default launcher raises."""
+        """Start the run in a fork of the warm process, or, visibly, in a new one when that does not answer.
+
+        Raises:
+            StateError: the run does not say what code it belongs to.
+        """
         run = context.dagster_run
         origin = context.job_code_origin
         if origin is None:
-            super().launch_run(context)
-            return
+            raise StateError(f"the run does not name its code; launch it from the UI or a sensor: {run.run_id}")
         arguments = ExecuteRunArgs(
             job_origin=origin, run_id=run.run_id, instance_ref=self._instance.get_ref()
         ).get_command_args()
-        # The executable itself ("dagster", or "python -m dagster") is already running in the warm process.
-        command = list(arguments[arguments.index("api") :])
         try:
-            answer = ask(self._socket, {"run_id": run.run_id, "command": command}, _TIMEOUT_S)
-            worker = answer.get("worker")
-            if not isinstance(worker, str):
-                raise ExternalError(str(answer.get("error", "the run server gave no worker")))
+            # The executable itself ("dagster", or "python -m dagster") is already running in the warm process.
+            worker = self._fork(run.run_id, list(arguments[arguments.index("api") :]))
         except ExternalError as error:
-            self._instance.report_engine_event(
-                f"Fallback to the default run launcher: {error}", run, cls=self.__class__
-            )
-            self._instance.add_run_tags(run.run_id, {"lucid/launcher_fallback": "true"})
-            super().launch_run(context)
-            return
+            self._instance.report_engine_event(f"Started in a new process: {error}", run, cls=self.__class__)
+            self._instance.add_run_tags(run.run_id, {COLD_TAG: "true"})
+            worker = self._start(arguments)
         self._instance.add_run_tags(run.run_id, {WORKER_TAG: worker})
         self._run_ids.add(run.run_id)
+
+    def _fork(self, run_id: str, command: list[str]) -> str:
+        answer = ask(self._socket, {"run_id": run_id, "command": command}, _TIMEOUT_S)
+        worker = answer.get("worker")
+        if not isinstance(worker, str):
+            raise ExternalError(str(answer.get("error", "the run server named no worker")))
+        return worker
+
+    def _start(self, arguments: Sequence[str]) -> str:
+        self._started = [process for process in self._started if process.poll() is None]
+        process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, start_new_session=True)
+        self._started.append(process)
+        return worker_identity(process.pid)
 
     def terminate(self, run_id: str) -> bool:
         """Interrupt the run's process. Returns whether there was one to interrupt."""
         run = self._instance.get_run_by_id(run_id)
         if run is None or run.is_finished:
             return False
-        if WORKER_TAG not in run.tags:
-            return super().terminate(run_id)
         self._instance.report_run_canceling(run)
-        process = find_worker(run.tags[WORKER_TAG])
+        process = find_worker(run.tags.get(WORKER_TAG, ""))
         if process is None:
             return False
         process.send_signal(signal.SIGINT)
@@ -83,10 +92,11 @@ class WarmRunLauncher(DefaultRunLauncher):
         return True
 
     def check_run_worker_health(self, run: DagsterRun) -> CheckRunHealthResult:
-        """Whether the run's process is alive; unknown for runs that the default launcher started."""
+        """Whether the run's process is alive."""
         identity = run.tags.get(WORKER_TAG)
         if identity is None:
-            return CheckRunHealthResult(WorkerStatus.UNKNOWN, "started by the default launcher")
+            # Dagster fails a run whose worker it cannot find; this one's launch is just being written down.
+            return CheckRunHealthResult(WorkerStatus.RUNNING, "its process is not known yet")
         if find_worker(identity) is None:
             return CheckRunHealthResult(WorkerStatus.NOT_FOUND, f"process {identity} has ended")
         return CheckRunHealthResult(WorkerStatus.RUNNING, run_worker_id=identity)

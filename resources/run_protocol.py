@@ -12,6 +12,7 @@ import psutil
 from lucid_pipelines.domain.errors import ExternalError
 
 WORKER_TAG = "lucid/worker"
+COLD_TAG = "lucid/cold_start"
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 
 

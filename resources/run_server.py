@@ -11,14 +11,15 @@ import contextlib
 import gc
 import importlib
 import json
-import logging
 import os
 import select
 import signal
 import socket
 import sys
 import threading
+import time
 import traceback
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import NoReturn
@@ -27,14 +28,19 @@ from dagster import DagsterInstance, in_process_executor, job, op
 
 from lucid_pipelines.domain.errors import ExternalError, StateError
 from lucid_pipelines.resources.run_protocol import read_message, worker_identity
+from lucid_pipelines.sensors.console import LOGGERS
 from lucid_pipelines.service.dagster_home import MODULE_NAME
 
 _POLL_S = 1.0
 _READ_TIMEOUT_S = 5.0
+_INTERRUPT_PATIENCE_S = 8.0
 
 
 def serve(socket_path: Path, definitions_module: str = MODULE_NAME) -> None:
-    """Answer launch requests until SIGTERM, or until the source files changed."""
+    """Load everything, then answer launch requests until SIGTERM or a source change.
+
+    On SIGTERM the runs under way are interrupted and waited for.
+    """
     definitions = importlib.import_module(definitions_module)
     definitions.defs.get_repository_def().load_all_definitions()
     # Dagster's command line is imported once here; each child only calls it.
@@ -45,10 +51,11 @@ def serve(socket_path: Path, definitions_module: str = MODULE_NAME) -> None:
     stopping = _stop_on_sigterm()
     gc.collect()
     gc.freeze()  # keeps the collector from touching, and so copying, pages that all children share
+    runs: set[int] = set()
     with _listen(socket_path) as listener:
         print(f"run server ready on {socket_path}", flush=True)
         while not stopping:
-            _reap()
+            _reap(runs)
             readable, _, _ = select.select([listener], [], [], _POLL_S)
             if not readable:
                 continue
@@ -58,7 +65,8 @@ def serve(socket_path: Path, definitions_module: str = MODULE_NAME) -> None:
                 if _newest_source() != sources:
                     _reply(connection, {"error": "the source files changed; the run server restarts"})
                     return
-                _handle(connection, listener, dagster_main)
+                _handle(connection, listener, dagster_main, runs)
+    _interrupt(runs)
 
 
 @op
@@ -66,7 +74,7 @@ def _nothing() -> None:
     """The smallest step there is."""
 
 
-@job(executor_def=in_process_executor)
+@job(executor_def=in_process_executor, logger_defs=LOGGERS)
 def _warm_up_job() -> None:
     _nothing()
 
@@ -77,15 +85,15 @@ def _warm_up() -> None:
     Raises:
         StateError: a thread stayed behind; a fork could then copy a lock that nobody opens.
     """
-    logging.getLogger("dagster").setLevel(logging.ERROR)
     with DagsterInstance.local_temp() as instance:
         _warm_up_job.execute_in_process(instance=instance)
-    logging.getLogger("dagster").setLevel(logging.NOTSET)
     if threading.active_count() > 1:
         raise StateError(f"the run server must have one thread; it has {threading.enumerate()}")
 
 
-def _handle(connection: socket.socket, listener: socket.socket, dagster_main: object) -> None:
+def _handle(
+    connection: socket.socket, listener: socket.socket, dagster_main: Callable[[], object], runs: set[int]
+) -> None:
     try:
         request = read_message(connection)
     except (ExternalError, OSError) as error:
@@ -105,10 +113,11 @@ def _handle(connection: socket.socket, listener: socket.socket, dagster_main: ob
         listener.close()
         connection.close()
         _run([str(part) for part in command], dagster_main)
+    runs.add(pid)
     _reply(connection, {"worker": worker_identity(pid)})
 
 
-def _run(command: list[str], dagster_main: object) -> NoReturn:
+def _run(command: list[str], dagster_main: Callable[[], object]) -> NoReturn:
     """The child's whole life: become one `dagster api execute_run` process."""
     code = 1
     try:
@@ -116,7 +125,6 @@ def _run(command: list[str], dagster_main: object) -> NoReturn:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.argv = ["dagster", *command]
-        assert callable(dagster_main)
         dagster_main()
         code = 0
     except SystemExit as ended:
@@ -147,12 +155,25 @@ def _reply(connection: socket.socket, message: dict[str, object]) -> None:
         connection.sendall(json.dumps(message).encode() + b"\n")
 
 
-def _reap() -> None:
+def _reap(runs: set[int]) -> None:
     with contextlib.suppress(ChildProcessError):
         while True:
             pid, _ = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
                 return
+            runs.discard(pid)
+
+
+def _interrupt(runs: set[int]) -> None:
+    """Interrupt what still runs, so that it gives its leases back; kill what does not listen."""
+    for signal_number, patience_s in ((signal.SIGINT, _INTERRUPT_PATIENCE_S), (signal.SIGKILL, 1.0)):
+        for pid in runs:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal_number)
+        deadline = time.monotonic() + patience_s
+        while runs and time.monotonic() < deadline:
+            _reap(runs)
+            time.sleep(0.05)
 
 
 def _stop_on_sigterm() -> list[int]:

@@ -19,6 +19,7 @@ from dagster import (
 
 from lucid_pipelines.control.exits import claim_exits, handle_exit
 from lucid_pipelines.resources.lucid import LucidResource
+from lucid_pipelines.sensors.console import LOGGERS
 from lucid_pipelines.store import Claim, Exit
 
 
@@ -43,6 +44,7 @@ def handle_abnormal_exit(context: OpExecutionContext, lucid: LucidResource, clai
 
 @job(
     executor_def=in_process_executor,
+    logger_defs=LOGGERS,
     tags={"lucid/kind": "control"},
     description="Drain a batch of abnormal exits: one mapped step per exit.",
 )

@@ -8,6 +8,7 @@ from pydantic import Field
 from lucid_pipelines.client import Client
 from lucid_pipelines.control.requests import parse_request
 from lucid_pipelines.resources.lucid import LucidResource
+from lucid_pipelines.sensors.console import LOGGERS
 
 
 class SubmitConfig(Config):
@@ -40,6 +41,7 @@ def submit_training(context: OpExecutionContext, config: SubmitConfig, lucid: Lu
 
 @job(
     executor_def=in_process_executor,
+    logger_defs=LOGGERS,
     description="Submit one training job from the launchpad.",
 )
 def submit_training_job() -> None:

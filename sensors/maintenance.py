@@ -16,6 +16,7 @@ from dagster import (
 
 from lucid_pipelines.control.housekeeping import prune_state
 from lucid_pipelines.resources.lucid import LucidResource
+from lucid_pipelines.sensors.console import LOGGERS
 
 _FINISHED = [Status.SUCCESS, Status.FAILURE, Status.CANCELED]
 _BATCH = 200
@@ -48,6 +49,7 @@ def prune_rows(lucid: LucidResource) -> Output[None]:
 
 @job(
     executor_def=in_process_executor,
+    logger_defs=LOGGERS,
     tags={"lucid/kind": "control"},
     description="Hourly housekeeping.",
 )

@@ -20,6 +20,7 @@ from dagster import (
 from lucid_pipelines.control.scheduling import PassReport, run_window
 from lucid_pipelines.control.window_watch import WatchState, watch_window
 from lucid_pipelines.resources.lucid import LucidResource
+from lucid_pipelines.sensors.console import LOGGERS
 
 
 @op(description="Observe -> prioritise -> bind -> place -> dispatch, pass after pass, for about a minute.")
@@ -56,6 +57,7 @@ def scheduling_window(context: OpExecutionContext, lucid: LucidResource) -> Outp
 
 @job(
     executor_def=in_process_executor,
+    logger_defs=LOGGERS,
     tags={"lucid/kind": "control"},
     description="One scheduling window (one at a time, by a lease in the state database).",
 )

@@ -20,6 +20,7 @@ from dagster import (
 from lucid_pipelines.control.intake import INTAKE_STATES, claim_batch, take_in
 from lucid_pipelines.domain.job import Job
 from lucid_pipelines.resources.lucid import LucidResource
+from lucid_pipelines.sensors.console import LOGGERS
 from lucid_pipelines.store import Claim
 
 _MOST_RUNS_A_TICK = 4
@@ -53,6 +54,7 @@ def take_in_submission(context: OpExecutionContext, lucid: LucidResource, claim:
 
 @job(
     executor_def=in_process_executor,
+    logger_defs=LOGGERS,
     tags={"lucid/kind": "control"},
     description="Take a batch of submissions in: one mapped step per job.",
 )

@@ -1,0 +1,89 @@
+"""What is known of the running service: read by `up`, `down` and `doctor`, written by the supervisor alone."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from lucid_pipelines.service.dagster_home import RunFiles
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStatus:
+    """One process; ``restarts`` counts how often it had to be started again."""
+
+    pid: int
+    restarts: int = 0
+    last_exit: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceStatus:
+    """The service at one moment. ``phase``: starting, running, stopping or failed."""
+
+    pid: int
+    phase: str
+    url: str
+    started_at: str
+    detail: str | None = None
+    processes: Mapping[str, ProcessStatus] = field(default_factory=dict)
+
+
+def write_status(files: RunFiles, status: ServiceStatus) -> None:
+    """Replace the status file atomically."""
+    temporary = files.status.with_suffix(".tmp")
+    temporary.write_text(json.dumps(asdict(status), indent=1), encoding="utf-8")
+    temporary.replace(files.status)
+
+
+def read_status(files: RunFiles) -> ServiceStatus | None:
+    """The last status that a supervisor wrote; ``None`` when there is none or it cannot be read."""
+    try:
+        raw: Any = json.loads(files.status.read_text(encoding="utf-8"))
+        processes = {name: ProcessStatus(**values) for name, values in raw.pop("processes").items()}
+        return ServiceStatus(**raw, processes=processes)
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def is_running(files: RunFiles) -> bool:
+    """Whether a supervisor holds the service's lock: the truth, whatever the status file says."""
+    lock = hold_lock(files)
+    if lock is None:
+        return True
+    lock.close()
+    return False
+
+
+def hold_lock(files: RunFiles) -> IO[str] | None:
+    """Take the service's lock for the life of this process; ``None`` when somebody has it."""
+    lock = files.lock.open("a", encoding="utf-8")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        return None
+    return lock
+
+
+def now_text() -> str:
+    """The present moment as it stands in the status file."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def tail(path: Path, lines: int = 12, max_bytes: int = 16_384) -> str:
+    """The end of a log, for an error message; empty when it cannot be read."""
+    try:
+        with path.open("rb") as stream:
+            stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, stream.tell() - max_bytes))
+            text = stream.read().decode("utf-8", errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(text.splitlines()[-lines:])
