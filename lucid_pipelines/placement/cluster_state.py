@@ -62,6 +62,8 @@ class ClusterState:
         self._changes: list[Change] = []
         self._revision = 0
         self._id = object()
+        self.used_gpus = 0
+        """GPUs that at least one job holds."""
 
     @classmethod
     def of(
@@ -153,6 +155,7 @@ class ClusterState:
         """
         vc = self._vc_of_queued(running.job.job_id)
         vc.view.free.take(running.slots)
+        self.used_gpus += running.job.gpus
         self._moved(vc, running)
 
     def pack(self, running: RunningJob, partner_id: str) -> None:
@@ -186,17 +189,46 @@ class ClusterState:
         if running is None:
             raise StateError(f"only a running job can be released; got {job_id!r}")
         del self._vc_of_job[job_id]
-        if running.partners:
-            vc.view.free.release(self._left_alone(vc, running))
-            for partner_id in running.partners:
-                partner = vc.running.get(partner_id)
-                if partner is not None:
-                    others = tuple(p for p in partner.partners if p != job_id)
-                    self.update(replace(partner, partners=others))
-        else:
-            vc.view.free.release(running.slots)
+        freed = self._left_alone(vc, running) if running.partners else running.slots
+        vc.view.free.release(freed)
+        self.used_gpus -= sum([mask.bit_count() for _, mask in freed])
+        for partner_id in running.partners:
+            partner = vc.running.get(partner_id)
+            if partner is not None:
+                others = tuple(p for p in partner.partners if p != job_id)
+                self.update(replace(partner, partners=others))
         self._changed(ChangeKind.RELEASED, running.job.vc, running.job)
         return running
+
+    def move_nodes(self, from_vc: str, to_vc: str, names: Iterable[str]) -> None:
+        """Lend idle nodes to another virtual cluster, or give them back.
+
+        Raises:
+            StateError: a node is not there or not idle.
+        """
+        source, target = self._vcs[from_vc], self._vcs[to_vc]
+        moving = set(names)
+        layout = source.view.free.layout
+        for name in moving:
+            position = layout.index.get(name)
+            if position is None or source.view.free.masks[position] != layout.capacity[position]:
+                raise StateError(f"only idle nodes of {from_vc} can be lent; got {name!r}")
+        staying = [node for node in layout.nodes if node.name not in moving]
+        joining = [node for node in layout.nodes if node.name in moving]
+        self._relayout(source, staying)
+        self._relayout(target, [*target.view.free.layout.nodes, *joining])
+
+    def _relayout(self, vc: _Vc, nodes: list[Node]) -> None:
+        old = vc.view.free
+        masks = dict(zip(old.layout.names, old.masks, strict=True))
+        new = FreeGpus.of_nodes(nodes)
+        layout = new.layout
+        used = [(i, layout.capacity[i] & ~masks.get(name, -1)) for i, name in enumerate(layout.names)]
+        new.take(tuple((position, mask) for position, mask in used if mask))
+        vc.view.free = new
+        for job_id, running in vc.running.items():
+            vc.running[job_id] = replace(running, slots=layout.slots(running.placement))
+        self._changed(ChangeKind.NODES, vc.view.name, None)
 
     def adopt(self, running: RunningJob) -> None:
         """Add a job that already runs, on whatever it holds; used when a state is built from records."""
@@ -211,7 +243,9 @@ class ClusterState:
         vc.running[job.job_id] = replace(running, slots=slots)
         self._vc_of_job[job.job_id] = job.vc
         vc.arrivals.count_start(job.submitted_s, job.sequence)
-        vc.view.free.take(tuple((p, mask & vc.view.free.masks[p]) for p, mask in slots))
+        taken = tuple((p, mask & vc.view.free.masks[p]) for p, mask in slots)
+        vc.view.free.take(taken)
+        self.used_gpus += sum([mask.bit_count() for _, mask in taken])
 
     def _left_alone(self, vc: _Vc, running: RunningJob) -> Slots:
         masks = dict(running.slots)

@@ -19,10 +19,16 @@ Use in a live pass, with plain lists of records::
   either a fallback is used and counted in ``policy.fallbacks``.
 * Decisions come in the order in which they must be applied. Nothing is lost if one is not: the next view
   still shows the job in the queue, and the policy decides again.
-* ``policy.next_pass_s(view)`` says when to ask again although nothing changes.
+* ``policy.next_pass_s(view)``, asked after the decisions were applied, says when to ask again although nothing
+  changes; the same moment means "at once".
+* ``lucid`` with a profiler decides for a virtual cluster named ``profiler``: put a job that is to be profiled
+  into the queue with ``vc="profiler"``; it is started with ``stage=Stage.PROFILE`` and stopped with
+  ``StopCause.PROFILED`` when its window is over, and then belongs into its own virtual cluster's queue with the
+  measured ``profile`` and ``sharing_score``. ``policy.profiling.wants(gpus)`` says which jobs are profiled.
 """
 
 from lucid_pipelines.policies.base import Estimator, Policy
-from lucid_pipelines.policies.registry import get, names
+from lucid_pipelines.policies.profiling_rules import ProfilingRules
+from lucid_pipelines.policies.registry import get, names, settings_of
 
-__all__ = ["Estimator", "Policy", "get", "names"]
+__all__ = ["Estimator", "Policy", "ProfilingRules", "get", "names", "settings_of"]

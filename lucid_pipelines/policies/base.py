@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 from lucid_pipelines.domain.decision import Decision
 from lucid_pipelines.domain.job import Estimate
 from lucid_pipelines.domain.view import ClusterView, QueuedJob
+from lucid_pipelines.policies.profiling_rules import ProfilingRules
 
 Estimator = Callable[[QueuedJob], Estimate | None]
 """Predicts a queued job's duration; asked once per job (again only when the driver changes its estimate)."""
@@ -24,11 +25,13 @@ class Policy(Protocol):
     Attributes:
         name: as in the registry, with the variant (``lucid:no_packing``).
         preempts: whether it stops jobs for the sake of others.
+        profiling: who is profiled before it enters its queue; ``None`` = nobody.
         fallbacks: how often each missing fact was replaced by the plain rule, by kind.
     """
 
     name: str
     preempts: bool
+    profiling: ProfilingRules | None
     fallbacks: Counter[str]
 
     def decide(self, view: ClusterView) -> list[Decision]:
@@ -38,6 +41,6 @@ class Policy(Protocol):
     def next_pass_s(self, view: ClusterView) -> float | None:
         """When to ask again although nothing happens; ``None`` = only after a change.
 
-        Asked right after ``decide`` with the same view.
+        Asked after the decisions were applied; the view's own moment means at once.
         """
         ...

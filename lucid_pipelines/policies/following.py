@@ -72,6 +72,11 @@ class Queues:
             queue = self._queues[vc] = OrderedQueue()
         return queue
 
+    @property
+    def has_decided(self) -> bool:
+        """Whether decisions were given since the last view."""
+        return bool(self._decided)
+
     def decided(self, vc: str) -> None:
         """Note that decisions were given for ``vc``."""
         self._decided.append(vc)

@@ -32,7 +32,8 @@ from lucid_pipelines.policies.base import Estimator
 from lucid_pipelines.policies.binder import Binder
 from lucid_pipelines.policies.estimates import Estimates
 from lucid_pipelines.policies.ordered_queue import Key
-from lucid_pipelines.policies.profiler import Profiler, ProfilingRules
+from lucid_pipelines.policies.profiler import Profiler
+from lucid_pipelines.policies.profiling_rules import ProfilingRules
 from lucid_pipelines.policies.queue_policy import Bypass, Pass, QueuePolicy
 
 
@@ -71,7 +72,8 @@ class Lucid(QueuePolicy):
         fallback_duration_s: what a job without any estimate is taken for; each use is counted.
         """
         super().__init__(name, bypass)
-        self.profiling = profiling
+        self._profiling_vc = profiling.profiler_vc
+        self.profiling = profiling if profiling.profiler_vc is not None else None
         self._order = order
         self._pairing = pairing
         self._modes = modes
@@ -80,13 +82,13 @@ class Lucid(QueuePolicy):
         self._profiler = Profiler(profiling) if profiling.profiler_vc is not None else None
         self._sharing = _Sharing(Moment.of(0.0, SharingMode.OFF, pairing))
         self._mode_reason = Reason("sharing_mode", {"mode": SharingMode.OFF.value})
-        self._shared = False
+        self._again = False
 
     def takes_part(self, vc: VcView) -> bool:
-        return vc.name != self.profiling.profiler_vc
+        return vc.name != self._profiling_vc
 
     def accepts(self, job: QueuedJob) -> bool:
-        return job.vc != self.profiling.profiler_vc
+        return job.vc != self._profiling_vc
 
     def key(self, job: QueuedJob) -> Key:
         if not self._order.use_estimates:
@@ -115,21 +117,22 @@ class Lucid(QueuePolicy):
 
     def decide(self, view: ClusterView) -> list[Decision]:
         decisions: list[Decision] = []
+        self._again = False
         if self._profiler is not None:
             decisions += self._profiler.lending(view)
+            self._again = bool(decisions)
             decisions += self._profiler.decide(view)
-        self._shared = False
         return decisions + super().decide(view)
 
     def next_pass_s(self, view: ClusterView) -> float | None:
         due = [super().next_pass_s(view)]
         if self._profiler is not None:
             due.append(self._profiler.next_pass_s(view))
-        if self._order.pack:
-            if self._shared:
-                due.append(view.now_s)
-            if self._sharing.at.mode is not SharingMode.DEFAULT and any(vc.queued for vc in view.vcs.values()):
-                due.append(next_mode_s(view.forecast, view.now_s, self._modes))
+        if self._again:
+            due.append(view.now_s)
+        shares_less = self._order.pack and self._sharing.at.mode is not SharingMode.DEFAULT
+        if shares_less and any(vc.queued for vc in view.vcs.values()):
+            due.append(next_mode_s(view.forecast, view.now_s, self._modes))
         return min((time_s for time_s in due if time_s is not None), default=None)
 
     def look_at(self, view: ClusterView) -> Collection[str]:
@@ -190,7 +193,7 @@ class Lucid(QueuePolicy):
                 self.blocks(this, job)
                 walk.drop_bucket()
                 continue
-            self._shared = True
+            self._again = True
             walk.advance()
             if self.bypass.max_overtakes is not None and self.due(this):
                 return True

@@ -18,12 +18,14 @@ from lucid_pipelines.domain.view import Change, ChangeKind, ClusterView, QueuedJ
 from lucid_pipelines.placement import can_ever_fit, find_slots
 from lucid_pipelines.policies.following import Queues
 from lucid_pipelines.policies.ordered_queue import Key, OrderedQueue
+from lucid_pipelines.policies.profiling_rules import ProfilingRules
 
 
 class PreemptivePolicy:
     """Keep two ordered queues per virtual cluster, of waiting and of running jobs, and merge them."""
 
     preempts: bool = True
+    profiling: ProfilingRules | None = None
 
     repass_s: float = 1.0
     """After decisions, when to look again: stopped jobs and new remainders may change the order."""

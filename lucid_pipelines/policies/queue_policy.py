@@ -16,6 +16,7 @@ from lucid_pipelines.placement import can_ever_fit, find_slots
 from lucid_pipelines.policies.following import Queues
 from lucid_pipelines.policies.holds import hold, holds
 from lucid_pipelines.policies.ordered_queue import Key, OrderedQueue
+from lucid_pipelines.policies.profiling_rules import ProfilingRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,7 @@ class QueuePolicy:
     """
 
     preempts: bool = False
+    profiling: ProfilingRules | None = None
 
     looks_at_running: bool = False
     """Whether there may be something to decide although no job waits."""

@@ -1,0 +1,136 @@
+"""The event-driven replay: exact times, no ticks, the same ``Policy.decide`` as in production.
+
+At one moment everything that ends ends first, then what is submitted enters the queue, then the policy decides.
+So GPUs freed at t can be given at t, and a job submitted at t can start at t.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lucid_pipelines.domain.decision import Hold, LendNodes, Pack, Start, Stop
+from lucid_pipelines.domain.errors import StateError
+from lucid_pipelines.domain.trace import TraceJob
+from lucid_pipelines.placement import ClusterState
+from lucid_pipelines.policies import Policy
+from lucid_pipelines.simulation.events import EventKind, Events
+from lucid_pipelines.simulation.inputs import ReplayInput
+from lucid_pipelines.simulation.options import ReplayOptions
+from lucid_pipelines.simulation.pool import with_profiler
+from lucid_pipelines.simulation.record import Recorder, Replay, finish
+from lucid_pipelines.simulation.world import World
+
+_MAX_PASSES_AT_ONCE = 10_000
+
+
+def replay(given: ReplayInput, policy: Policy, options: ReplayOptions = ReplayOptions()) -> Replay:
+    """Run every job of ``given`` under ``policy``.
+
+    A policy that profiles gets a virtual cluster for it: the cluster's own, or a few nodes taken from the others
+    (``pool.with_profiler``); if none can be spared nobody is profiled, and ``fallbacks`` says so.
+
+    Raises:
+        InputError: the policy packs and ``options.pair_speeds`` is missing.
+        StateError: the policy decided something impossible.
+    """
+    began = time.perf_counter()
+    nodes, profiling = given.nodes, policy.profiling
+    if profiling is not None:
+        pooled = with_profiler(given.nodes, given.jobs, profiling)
+        if pooled is None:
+            profiling = None
+            policy.fallbacks["no_profiler_nodes"] += len(given.jobs)
+        else:
+            nodes = pooled
+    state = ClusterState(nodes)
+    recorder = Recorder(len(given.jobs))
+    events = Events()
+    world = World(state, events, recorder, options, profiling, preempts=policy.preempts)
+    with _without_garbage_collection():
+        _run(given.jobs, policy, state, events, world, recorder, options)
+    return finish(recorder, policy.name, given, policy.fallbacks, time.perf_counter() - began)
+
+
+def _run(
+    arrivals: tuple[TraceJob, ...],
+    policy: Policy,
+    state: ClusterState,
+    events: Events,
+    world: World,
+    recorder: Recorder,
+    options: ReplayOptions,
+) -> None:
+    next_arrival, arrival_count = 0, len(arrivals)
+    wake_s: float | None = None
+    while True:
+        now_s = events.next_s
+        if next_arrival < arrival_count and arrivals[next_arrival].submit_s < now_s:
+            now_s = arrivals[next_arrival].submit_s
+        if wake_s is not None and wake_s < now_s:
+            now_s = wake_s
+        if now_s == math.inf:
+            return
+        while events.next_s <= now_s:
+            kind, job = events.pop()
+            if job is None:
+                continue
+            if kind is EventKind.END:
+                world.end(job, now_s)
+            elif kind is EventKind.GIVE_UP:
+                world.give_up(job, now_s)
+            elif kind is EventKind.SAMPLED:
+                world.sampled(job)
+            else:
+                world.watch(job)
+        while next_arrival < arrival_count and arrivals[next_arrival].submit_s <= now_s:
+            world.arrive(next_arrival, arrivals[next_arrival])
+            next_arrival += 1
+        wake_s = _pass(policy, state, world, recorder, options, now_s)
+        recorder.use(now_s, state.used_gpus)
+
+
+def _pass(
+    policy: Policy,
+    state: ClusterState,
+    world: World,
+    recorder: Recorder,
+    options: ReplayOptions,
+    now_s: float,
+) -> float | None:
+    """Ask the policy until it wants no further pass at this moment; returns when it wants the next."""
+    for _ in range(_MAX_PASSES_AT_ONCE):
+        recorder.passes += 1
+        view = state.view(now_s, forecast=options.forecast, explain=False)
+        for decision in policy.decide(view):
+            if isinstance(decision, Hold):
+                continue
+            if isinstance(decision, Start):
+                world.start(decision, now_s)
+            elif isinstance(decision, Pack):
+                world.pack(decision, now_s)
+            elif isinstance(decision, Stop):
+                world.stop(decision, now_s)
+            elif isinstance(decision, LendNodes):
+                state.move_nodes(decision.from_vc, decision.to_vc, decision.nodes)
+            else:
+                raise StateError(f"the replay cannot carry out such a decision: {decision!r}")
+        wake_s = policy.next_pass_s(view)
+        if wake_s is None or wake_s > now_s:
+            return wake_s
+    raise StateError(f"{policy.name} keeps asking for another pass at the same moment; got {now_s}")
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """A replay makes millions of small objects and few cycles; looking for cycles would take most of its time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -1,0 +1,163 @@
+"""What a replay writes down: columns, one row per job, per attempt and per time spent packed."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lucid_pipelines.simulation.inputs import ReplayInput
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class AttemptEnd(IntEnum):
+    """Why an attempt ended."""
+
+    DONE = 0
+    """The job ended as the trace says."""
+    PREEMPTED = 1
+    PROFILED = 2
+    """Its profiling window was over."""
+    UNPACKED = 3
+    """Stopped because the pair was unstable or slow."""
+
+
+class Recorder:
+    """Collects rows while a replay runs. Jobs are numbers: their position in the input."""
+
+    def __init__(self, job_count: int) -> None:
+        self.queue_s = np.zeros(job_count)
+        self.held_s = np.zeros(job_count)
+        self.start_s = np.full(job_count, np.nan)
+        self.end_s = np.full(job_count, np.nan)
+        self.attempt_count = np.zeros(job_count, np.int32)
+        self.attempts: tuple[array[int], array[float], array[float], array[int], array[int]] = (
+            array("q"),
+            array("d"),
+            array("d"),
+            array("b"),
+            array("b"),
+        )
+        self.pairs: tuple[array[int], array[int], array[float], array[float]] = (
+            array("q"),
+            array("q"),
+            array("d"),
+            array("d"),
+        )
+        self.used: tuple[array[float], array[int]] = (array("d"), array("q"))
+        self.lost_gpu_s: dict[str, float] = {}
+        self.passes = 0
+        self._used_now = -1
+
+    def attempt(self, job: int, start_s: float, end_s: float, end: AttemptEnd, in_profiler: bool) -> None:
+        columns = self.attempts
+        columns[0].append(job)
+        columns[1].append(start_s)
+        columns[2].append(end_s)
+        columns[3].append(end)
+        columns[4].append(in_profiler)
+        self.held_s[job] += end_s - start_s
+        self.attempt_count[job] += 1
+
+    def pair(self, first: int, second: int, start_s: float, end_s: float) -> None:
+        if end_s > start_s:
+            for column, value in zip(self.pairs, (first, second, start_s, end_s), strict=True):
+                column.append(value)  # pyright: ignore[reportArgumentType]  (each column has its own type)
+
+    def use(self, now_s: float, used_gpus: int) -> None:
+        """Note how many GPUs are held from ``now_s`` on."""
+        if used_gpus != self._used_now:
+            self._used_now = used_gpus
+            self.used[0].append(now_s)
+            self.used[1].append(used_gpus)
+
+    def lose(self, what: str, gpu_s: float) -> None:
+        self.lost_gpu_s[what] = self.lost_gpu_s.get(what, 0.0) + gpu_s
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The outcome of one policy on one input.
+
+    Attributes:
+        start_s: first start of each job; NaN when it never started.
+        end_s: NaN when it was still waiting or running at the end (only if the policy held it forever).
+        queue_s: time spent waiting, all stays together.
+        held_s: time spent holding GPUs, all attempts together.
+        attempt_job, …: one row per attempt; ``pair_first``, …: one row per stretch of shared GPUs.
+        used_from_s, used_gpus: GPUs held by at least one job, from each moment at which that changed.
+        lost_gpu_s: GPU-seconds that did no lasting work, by kind: ``preemption``, ``profiling``,
+            ``failed_packing``.
+        fallbacks: how often each missing fact was replaced by the plain rule.
+    """
+
+    policy: str
+    input: ReplayInput
+    start_s: Floats
+    end_s: Floats
+    queue_s: Floats
+    held_s: Floats
+    attempt_count: NDArray[np.int32]
+    attempt_job: Ints
+    attempt_start_s: Floats
+    attempt_end_s: Floats
+    attempt_end: Ints
+    attempt_in_profiler: NDArray[np.bool_]
+    pair_first: Ints
+    pair_second: Ints
+    pair_start_s: Floats
+    pair_end_s: Floats
+    used_from_s: Floats
+    used_gpus: Ints
+    lost_gpu_s: Mapping[str, float]
+    fallbacks: Mapping[str, int]
+    passes: int
+    wall_s: float
+
+    @property
+    def submit_s(self) -> Floats:
+        return np.array([job.submit_s for job in self.input.jobs])
+
+    @property
+    def gpus(self) -> Floats:
+        return np.array([job.gpus for job in self.input.jobs])
+
+    @property
+    def jct_s(self) -> Floats:
+        """Submission to end; NaN for a job that did not end."""
+        return self.end_s - self.submit_s
+
+
+def finish(recorder: Recorder, policy: str, given: ReplayInput, fallbacks: Mapping[str, int], wall_s: float) -> Replay:
+    """Turn what was collected into arrays."""
+    attempts, pairs = recorder.attempts, recorder.pairs
+    return Replay(
+        policy=policy,
+        input=given,
+        start_s=recorder.start_s,
+        end_s=recorder.end_s,
+        queue_s=recorder.queue_s,
+        held_s=recorder.held_s,
+        attempt_count=recorder.attempt_count,
+        attempt_job=np.array(attempts[0], np.int64),
+        attempt_start_s=np.array(attempts[1], np.float64),
+        attempt_end_s=np.array(attempts[2], np.float64),
+        attempt_end=np.array(attempts[3], np.int64),
+        attempt_in_profiler=np.array(attempts[4], np.bool_),
+        pair_first=np.array(pairs[0], np.int64),
+        pair_second=np.array(pairs[1], np.int64),
+        pair_start_s=np.array(pairs[2], np.float64),
+        pair_end_s=np.array(pairs[3], np.float64),
+        used_from_s=np.array(recorder.used[0], np.float64),
+        used_gpus=np.array(recorder.used[1], np.int64),
+        lost_gpu_s=dict(recorder.lost_gpu_s),
+        fallbacks=dict(fallbacks),
+        passes=recorder.passes,
+        wall_s=wall_s,
+    )

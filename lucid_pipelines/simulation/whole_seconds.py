@@ -1,0 +1,36 @@
+"""Work that is done second by second, with the rounding of the published artifact (PEERS.md 1.7).
+
+It subtracts a job's rate from its remainder once a second; the sum of the roundings decides in which second some
+packed jobs end.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+
+def count_down(remaining_s: float, rate: float, seconds: int) -> float:
+    """What is left after ``seconds`` subtractions of ``rate``."""
+    if seconds <= 0:
+        return remaining_s
+    if rate == 1.0:
+        return remaining_s - seconds
+    return float(_subtractions(remaining_s, rate, seconds)[-1])
+
+
+def whole_seconds_left(remaining_s: float, rate: float) -> int:
+    """How many subtractions of ``rate`` it takes until nothing is left."""
+    if remaining_s <= 0:
+        return 0
+    if rate == 1.0 and remaining_s == int(remaining_s):
+        return int(remaining_s)
+    steps = _subtractions(remaining_s, rate, math.ceil(remaining_s / rate) + 2)
+    return int(np.argmax(steps <= 0))
+
+
+def _subtractions(remaining_s: float, rate: float, seconds: int) -> np.ndarray:
+    terms = np.full(seconds + 1, rate)
+    terms[0] = remaining_s
+    return np.subtract.accumulate(terms)

@@ -1,0 +1,272 @@
+"""What decisions do to jobs in a replay: work, speeds, profiles, ends."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from lucid_pipelines.domain.decision import Pack, Stage, Start, Stop, StopCause
+from lucid_pipelines.domain.errors import InputError, StateError
+from lucid_pipelines.domain.job import Profile
+from lucid_pipelines.domain.trace import TraceJob
+from lucid_pipelines.domain.view import QueuedJob, RunningJob
+from lucid_pipelines.placement import ClusterState
+from lucid_pipelines.policies import ProfilingRules
+from lucid_pipelines.simulation.events import EventKind, Events, ReplayedJob
+from lucid_pipelines.simulation.options import PairSpeeds, ReplayOptions
+from lucid_pipelines.simulation.record import AttemptEnd, Recorder
+from lucid_pipelines.simulation.whole_seconds import count_down, whole_seconds_left
+
+_ENDS = {
+    StopCause.PREEMPTED: AttemptEnd.PREEMPTED,
+    StopCause.PROFILED: AttemptEnd.PROFILED,
+    StopCause.UNSTABLE_PAIR: AttemptEnd.UNPACKED,
+    StopCause.SLOW_PAIR: AttemptEnd.UNPACKED,
+}
+
+
+class World:
+    """Carries out decisions and keeps account of what they cost."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        events: Events,
+        recorder: Recorder,
+        options: ReplayOptions,
+        profiling: ProfilingRules | None,
+        *,
+        preempts: bool,
+    ) -> None:
+        self._state = state
+        self._events = events
+        self._record = recorder
+        self._options = options
+        self._profiling = profiling
+        self._placed_count = 0
+        self._jobs: dict[str, ReplayedJob] = {}
+        self._known_profiles: dict[tuple[str, str, float], TraceJob] = {}
+        lag_s = options.end_lag_s
+        self._end_lag_s = (1.0 if preempts else 0.0) if lag_s is None else lag_s
+
+    def arrive(self, index: int, trace: TraceJob) -> None:
+        """A job is submitted: it is profiled first, or enters its virtual cluster's queue."""
+        job = ReplayedJob(index, trace)
+        self._jobs[trace.job_id] = job
+        gpus = int(trace.gpus)
+        queued = QueuedJob(
+            job_id=trace.job_id,
+            vc=trace.vc,
+            gpus=gpus,
+            submitted_s=trace.submit_s,
+            sequence=index,
+            user=trace.user,
+            name=trace.name,
+            gpu_type=trace.gpu_type,
+            true_remaining_s=trace.duration_s,
+        )
+        if self._profiling is not None and self._profiling.wants(gpus):
+            self._state.enqueue(replace(queued, vc=self._profiling.profiler_vc))
+        else:
+            self._enter_main_queue(queued, self._past_profile(trace))
+        if job.give_up_s is not None:
+            self._events.add(job.give_up_s, EventKind.GIVE_UP, job)
+
+    def start(self, decision: Start, now_s: float) -> None:
+        state = self._state
+        job = self._jobs[decision.job_id]
+        queued = state.queued(decision.job_id)
+        slots = state.layout(queued.vc).slots(decision.placement)
+        state.start(RunningJob(queued, decision.placement, slots, now_s, now_s, stage=decision.stage))
+        self._begin(job, now_s)
+        job.in_profiler = decision.stage is Stage.PROFILE
+        self._set_rate(job, 1.0)
+        if queued.profile is None and self._options.scorer is not None and not job.in_profiler:
+            window_s = self._profiling.profile_window_s if self._profiling is not None else 200.0
+            self._events.add(now_s + window_s, EventKind.SAMPLED, job)
+
+    def pack(self, decision: Pack, now_s: float) -> None:
+        job, partner = self._jobs[decision.job_id], self._jobs[decision.partner_job_id]
+        queued = self._state.queued(decision.job_id)
+        slots = self._state.layout(queued.vc).slots(decision.placement)
+        self._state.pack(RunningJob(queued, decision.placement, slots, now_s, now_s), decision.partner_job_id)
+        self._begin(job, now_s)
+        self._set_rate(job, 1.0)
+        sharers = [partner, *partner.shares]
+        for sharer in sharers:
+            speed, its_speed = self._pair_speeds().speeds(job.trace, sharer.trace)
+            job.shares[sharer] = (now_s, speed)
+            sharer.shares[job] = (now_s, its_speed)
+        for sharer in (job, *sharers):
+            self._change_rate(sharer, self._shared_rate(sharer), now_s)
+            if self._options.unstable_below_frac is not None:
+                self._events.add(now_s + self._options.watch_s, EventKind.WATCHED, sharer)
+
+    def stop(self, decision: Stop, now_s: float) -> None:
+        if not decision.requeue:
+            raise StateError(f"a replayed job is only stopped to run again; got {decision!r}")
+        job = self._jobs[decision.job_id]
+        running = self._state.release(decision.job_id)
+        self._part(job, now_s)
+        self._settle(job, now_s)
+        job.version += 1
+        job.stay += 1
+        job.is_running = False
+        self._record.attempt(job.index, job.since_s, now_s, _ENDS[decision.cause], job.in_profiler)
+        queued = replace(
+            running.job,
+            attempt_count=running.job.attempt_count + 1,
+            attained_gpu_s=running.attained_gpu_s(now_s),
+            never_pack=running.job.never_pack or decision.never_pack,
+        )
+        lost_s = self._lost_work_s(job, decision, now_s)
+        job.remaining_s += lost_s
+        job.since_s = now_s
+        queued = replace(
+            queued,
+            attained_s=max(running.work_done_s(now_s) - lost_s, 0.0),
+            true_remaining_s=job.remaining_s,
+        )
+        if decision.cause is StopCause.PROFILED:
+            job.in_profiler = False
+            self._enter_main_queue(replace(queued, vc=job.trace.vc, attained_gpu_s=0.0), job.trace)
+        else:
+            self._state.enqueue(queued)
+        if job.give_up_s is not None:
+            self._events.add(max(job.give_up_s, now_s), EventKind.GIVE_UP, job)
+
+    def end(self, job: ReplayedJob, now_s: float) -> None:
+        self._state.release(job.trace.job_id)
+        self._part(job, now_s)
+        self._record.attempt(job.index, job.since_s, now_s, AttemptEnd.DONE, job.in_profiler)
+        self._leave(job, now_s)
+        trace = job.trace
+        if self._options.reuse_profiles and trace.memory_peak_mib is not None:
+            self._known_profiles[trace.user, trace.name, trace.gpus] = trace
+        if self._options.estimator is not None:
+            self._options.estimator.observe(trace, now_s)
+
+    def give_up(self, job: ReplayedJob, now_s: float) -> None:
+        """The user cancels: a waiting job leaves, a running one ends."""
+        if job.is_running:
+            self.end(job, now_s)
+            return
+        self._state.withdraw(job.trace.job_id)
+        self._record.queue_s[job.index] += now_s - job.since_s
+        self._leave(job, now_s)
+
+    def sampled(self, job: ReplayedJob) -> None:
+        """A job that was not profiled before has run long enough to know its profile (section 7)."""
+        running = self._state.running(job.trace.job_id)
+        self._state.update(replace(running, job=self._with_profile(running.job, job.trace)))
+
+    def watch(self, job: ReplayedJob) -> None:
+        """A packed job has been watched: too slow means unstable."""
+        threshold = self._options.unstable_below_frac
+        if job.shares and threshold is not None and job.rate < threshold:
+            running = self._state.running(job.trace.job_id)
+            self._state.update(replace(running, is_unstable=True))
+
+    def _lost_work_s(self, job: ReplayedJob, decision: Stop, now_s: float) -> float:
+        """Work that has to be done again, or is added, because of a stop."""
+        gpus = int(job.trace.gpus)
+        if decision.cause is StopCause.PREEMPTED:
+            lost_s = self._options.preemption_cost_of(gpus)
+            self._record.lose("preemption", lost_s * gpus)
+            return lost_s
+        # Nobody asked the job to write a checkpoint: it begins again.
+        kind = "profiling" if decision.cause is StopCause.PROFILED else "failed_packing"
+        self._record.lose(kind, (now_s - job.since_s) * gpus)
+        return job.trace.duration_s - job.remaining_s
+
+    def _enter_main_queue(self, queued: QueuedJob, measured: TraceJob | None) -> None:
+        if measured is not None:
+            queued = self._with_profile(queued, measured)
+        if self._options.estimator is not None:
+            queued = replace(queued, estimate=self._options.estimator.estimate(queued))
+        self._state.enqueue(queued)
+
+    def _past_profile(self, trace: TraceJob) -> TraceJob | None:
+        if self._options.profiles_known:
+            return trace
+        if not self._options.reuse_profiles or not self._known_profiles:
+            return None
+        return self._known_profiles.get((trace.user, trace.name, trace.gpus))
+
+    def _with_profile(self, queued: QueuedJob, measured: TraceJob) -> QueuedJob:
+        if measured.memory_peak_mib is None:
+            return queued
+        profile = Profile(measured.gpu_util_pct, measured.memory_util_pct, measured.memory_peak_mib, source="replay")
+        scorer = self._options.scorer
+        return replace(queued, profile=profile, sharing_score=scorer.score(measured) if scorer else None)
+
+    def _begin(self, job: ReplayedJob, now_s: float) -> None:
+        record, index = self._record, job.index
+        record.queue_s[index] += now_s - job.since_s
+        if math.isnan(record.start_s[index]):
+            record.start_s[index] = now_s
+        job.since_s = job.as_of_s = now_s
+        job.is_running = True
+        self._placed_count += 1
+        job.placed_number = self._placed_count
+        job.stay += 1
+        job.rate = 1.0
+        if job.give_up_s is not None:
+            job.remaining_s = max(job.give_up_s - now_s, 0.0)
+
+    def _settle(self, job: ReplayedJob, now_s: float) -> None:
+        if self._options.faults.whole_seconds:
+            job.remaining_s = count_down(job.remaining_s, job.rate, round(now_s - job.as_of_s))
+        else:
+            job.remaining_s -= (now_s - job.as_of_s) * job.rate
+        job.as_of_s = now_s
+
+    def _set_rate(self, job: ReplayedJob, rate: float) -> None:
+        """Schedule the end at a new rate; the work done so far is settled."""
+        job.rate = rate
+        job.version += 1
+        left_s = max(job.remaining_s, 0.0) / rate
+        if self._options.faults.whole_seconds:
+            left_s = whole_seconds_left(job.remaining_s, rate)
+        self._events.add(job.as_of_s + left_s + self._end_lag_s, EventKind.END, job)
+
+    def _change_rate(self, job: ReplayedJob, rate: float, now_s: float) -> None:
+        done_s = (now_s - job.as_of_s) * job.rate
+        self._settle(job, now_s)
+        if job.remaining_s > 0:
+            self._set_rate(job, rate)
+        # Otherwise its work is done and its end already under way.
+        running = self._state.running(job.trace.job_id)
+        self._state.update(replace(running, as_of_s=now_s, done_s=running.done_s + done_s, speed_frac=rate))
+
+    def _shared_rate(self, job: ReplayedJob) -> float:
+        """Speed beside the present partners. With more than one the slow-downs multiply: nobody measured triples,
+        and the paper (section 3) only says that they are severe."""
+        rate = 1.0
+        for _, speed in job.shares.values():
+            rate *= speed
+        return rate
+
+    def _pair_speeds(self) -> PairSpeeds:
+        speeds = self._options.pair_speeds
+        if speeds is None:
+            raise InputError("a policy that packs jobs needs pair_speeds, measured or fitted; got None")
+        return speeds
+
+    def _part(self, job: ReplayedJob, now_s: float) -> None:
+        """``job`` leaves the GPUs that it shared; those that stay go on without it."""
+        for partner, (since_s, _) in job.shares.items():
+            self._record.pair(job.index, partner.index, since_s, now_s)
+            del partner.shares[job]
+            if self._options.faults.partner_stays_slow and job.placed_number < partner.placed_number:
+                running = self._state.running(partner.trace.job_id)
+                self._state.update(replace(running, job=replace(running.job, never_pack=True)))
+            else:
+                self._change_rate(partner, self._shared_rate(partner), now_s)
+        job.shares = {}
+
+    def _leave(self, job: ReplayedJob, now_s: float) -> None:
+        self._record.end_s[job.index] = now_s
+        job.version += 1
+        job.stay += 1
+        del self._jobs[job.trace.job_id]
