@@ -214,6 +214,7 @@ class LanguageModel(Protocol):
         ...
 
 
+@runtime_checkable
 class Telemetry(Protocol):
     """Readings of the GPUs of this machine."""
 

@@ -30,7 +30,7 @@ def fence(folder: Path, attempt_id: str, patience_s: float) -> int:
         ExternalError: a process survives SIGKILL, or the marker or record cannot be written.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(exist_ok=True)  # but not its parents: a disk that is not mounted must not be papered over
         (folder / wrapper.FENCED).touch()
         lock, found = _kill_and_lock(folder, attempt_id, patience_s)
     except OSError as error:
@@ -75,8 +75,9 @@ def processes_of(folder: Path, attempt_id: str, started: Started | None) -> list
     """Every living process of an attempt, its wrapper first.
 
     Recognised by: number and start ticks in the start record; the main process's session or group; the
-    attempt's id in the environment; the attempt's log open for writing; descent from any of these. A process
-    whose environment names another attempt is never taken, nor are this process and its ancestors.
+    attempt's id in the environment; the attempt's log open for writing; descent from any of these. Session
+    alone does not convict a process whose environment names an attempt, because a session's number may be
+    reused. This process and its ancestors are never taken.
     """
     table = wrapper.process_table()
     ours = _ancestry(table, os.getpid())

@@ -143,15 +143,18 @@ class LocalCluster:
             folder = self._layout.bury(attempt_id)
             if os.path.lexists(folder / wrapper.EXIT):
                 return
-            replace_json(folder / wrapper.STOP, request)
+            unwritten = _try_to_write(folder / wrapper.STOP, request)
             started = read_started(folder)
             if started is None:
                 self._end_unstarted(folder, attempt_id, reason)
                 started = read_started(folder)
         except (OSError, ValueError) as error:
             raise ExternalError(f"attempt {attempt_id!r} cannot be stopped now; call again: {error}") from error
+        signalled = False
         if started is not None and started.boot_id == wrapper.boot_id():
-            wrapper.send_signal(started.wrapper.pid, started.wrapper.start_ticks, signal.SIGTERM)
+            signalled = wrapper.send_signal(started.wrapper.pid, started.wrapper.start_ticks, signal.SIGTERM)
+        if unwritten is not None and not signalled:
+            raise ExternalError(f"attempt {attempt_id!r} cannot be told to stop; call again: {unwritten}")
 
     def fence(self, attempt_id: str) -> int:
         try:
@@ -216,8 +219,12 @@ class LocalCluster:
             isolations = self._isolations.of(declared.name)
             if not declared.is_virtual and self._nvml is not None:
                 readings = self._nvml.readings()
-                node = replace(node, gpus=tuple({gpu.index: gpu for gpu in self._nvml.gpus()}.values()))
-                lost = [Isolation((r.index,), NVML_OWNER, r.problem, now) for r in readings if r.problem]
+                node = replace(node, gpus=self._nvml.gpus(readings))
+                lost = [
+                    Isolation((reading.index,), NVML_OWNER, reading.problem, now)
+                    for reading in readings
+                    if reading.problem and reading.holds_index
+                ]
         except ExternalError as error:
             _log.warning("node %s is unobserved: %s", declared.name, error)
             seen_at = self._seen_at.get(declared.name)
@@ -287,6 +294,16 @@ def real_nodes(nvml: NvmlSource, vc: str = "default", name: str | None = None) -
     if not gpus:
         raise ExternalError("NVML shows no GPU; declare virtual ones instead")
     return (LocalNode(name or socket.gethostname(), gpus, vc, os.cpu_count()),)
+
+
+def _try_to_write(path: Path, request: Mapping[str, object]) -> OSError | None:
+    """A full disk need not keep a job from being stopped: a bare signal means its own grace period."""
+    try:
+        replace_json(path, request)
+    except OSError as error:
+        _log.warning("a stop request cannot be written, a signal must do: %s", error)
+        return error
+    return None
 
 
 def _read_samples(path: Path) -> list[wrapper.Sample]:

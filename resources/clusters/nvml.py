@@ -8,7 +8,7 @@ never answer.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -30,6 +30,7 @@ class GpuReading:
         process_ids: processes that use it for computing.
         ecc_uncorrected: volatile uncorrectable errors since the driver was loaded.
         problem: why it could not be read, e.g. ``GPU is lost``.
+        holds_index: ``False`` for a lost GPU whose number has passed to another one.
     """
 
     index: int
@@ -43,6 +44,7 @@ class GpuReading:
     ecc_uncorrected: int | None = None
     temperature_c: float | None = None
     problem: str | None = None
+    holds_index: bool = True
 
 
 class NvmlSource:
@@ -54,13 +56,13 @@ class NvmlSource:
     def __init__(self, timeout_s: float = 10.0, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._timeout_s = timeout_s
         self._now = now
-        self._pending: threading.Thread | None = None
+        self._busy = threading.Lock()
         self._known: dict[str, GpuReading] = {}
         self._started = False
 
     def readings(self) -> tuple[GpuReading, ...]:
         """One reading for every GPU that is there or has been, in the order of their numbers."""
-        found = _in_time(self, self._read_all, self._timeout_s)
+        found = self._in_time(self._read_all)
         present = {reading.uuid for reading in found}
         for reading in found:
             if reading.uuid is not None:
@@ -71,10 +73,12 @@ class NvmlSource:
         gone = [_lost(known, found) for known in lost]
         return tuple(sorted([*kept, *gone], key=lambda reading: reading.index))
 
-    def gpus(self) -> tuple[Gpu, ...]:
-        """The GPUs as an inventory lists them."""
+    def gpus(self, readings: Sequence[GpuReading] | None = None) -> tuple[Gpu, ...]:
+        """The GPUs as an inventory lists them; from ``readings`` where the caller has some."""
         return tuple(
-            Gpu(reading.index, reading.uuid, reading.gpu_type, reading.memory_total_mib) for reading in self.readings()
+            Gpu(reading.index, reading.uuid, reading.gpu_type, reading.memory_total_mib)
+            for reading in (self.readings() if readings is None else readings)
+            if reading.holds_index
         )
 
     def sample(self, node: str) -> tuple[GpuSample, ...]:
@@ -94,6 +98,31 @@ class NvmlSource:
             )
             for reading in self.readings()
         )
+
+    def _in_time(self, action: Callable[[], T]) -> T:
+        """Run in a thread that may be given up; while it hangs, nobody else is sent after it."""
+        hangs = ExternalError(f"NVML did not answer within {self._timeout_s:g} s; a GPU or its driver hangs")
+        if not self._busy.acquire(timeout=self._timeout_s):
+            raise hangs
+        outcome: list[T | BaseException] = []
+
+        def run() -> None:
+            try:
+                outcome.append(action())
+            except BaseException as error:  # noqa: BLE001 - handed to the caller's thread
+                outcome.append(error)
+            finally:
+                self._busy.release()
+
+        thread = threading.Thread(target=run, name="nvml", daemon=True)
+        thread.start()
+        thread.join(self._timeout_s)
+        if not outcome:
+            raise hangs
+        result = outcome[0]
+        if isinstance(result, BaseException):
+            raise result
+        return result
 
     def _read_all(self) -> list[GpuReading]:
         import pynvml  # loaded where there is a driver to talk to
@@ -198,30 +227,13 @@ def _lost(known: GpuReading, found: list[GpuReading]) -> GpuReading:
     """A GPU that was there before: what it is stays known, what it does not."""
     taken = {reading.index for reading in found if reading.uuid is not None}
     said = next((r.problem for r in found if r.index == known.index and r.uuid is None), None)
-    where = "" if known.index not in taken else f"; its number {known.index} now belongs to another GPU"
+    holds_index = known.index not in taken
+    where = "" if holds_index else f"; its number {known.index} now belongs to another GPU"
     return GpuReading(
-        known.index, known.uuid, known.gpu_type, known.memory_total_mib, problem=(said or "no longer listed") + where
+        known.index,
+        known.uuid,
+        known.gpu_type,
+        known.memory_total_mib,
+        problem=(said or "no longer listed") + where,
+        holds_index=holds_index,
     )
-
-
-def _in_time(source: NvmlSource, action: Callable[[], T], timeout_s: float) -> T:
-    """Run in a thread that may be given up; while one hangs, nobody else is sent after it."""
-    if source._pending is not None and source._pending.is_alive():
-        raise ExternalError(f"NVML has not answered for more than {timeout_s:g} s; a GPU or its driver hangs")
-    outcome: list[T | BaseException] = []
-
-    def run() -> None:
-        try:
-            outcome.append(action())
-        except BaseException as error:  # noqa: BLE001 - handed to the caller's thread
-            outcome.append(error)
-
-    source._pending = threading.Thread(target=run, name="nvml", daemon=True)
-    source._pending.start()
-    source._pending.join(timeout_s)
-    if not outcome:
-        raise ExternalError(f"NVML did not answer within {timeout_s:g} s; a GPU or its driver hangs")
-    result = outcome[0]
-    if isinstance(result, BaseException):
-        raise result
-    return result

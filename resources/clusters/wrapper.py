@@ -129,6 +129,7 @@ class Supervisor:
         self.stop: dict[str, Any] | None = None
         self.stop_seen_ns = 0
         self.kill_at: float | None = None
+        self.kill_pause_s = STEP_S
         self.killed = False
         self.asked: set[tuple[int, int]] = set()
         self.sampler: Sampler | None = None
@@ -161,7 +162,7 @@ class Supervisor:
             None if by_signal else info.si_status,
             info.si_status if by_signal else None,
             ended_at,
-            self._detail(info.si_status if by_signal else None),
+            self._detail(info.si_status if by_signal else None, survived),
         )
         if _present(self.folder, FENCED):
             record["reason"] = "fenced"
@@ -234,7 +235,8 @@ class Supervisor:
                 next_tick = now + interval_s
             if self.kill_at is not None and now >= self.kill_at:
                 self.killed = True
-                self.kill_at = now + 4 * STEP_S
+                self.kill_at = now + self.kill_pause_s
+                self.kill_pause_s = min(5.0, 2 * self.kill_pause_s)  # one that hangs in the kernel may take long
                 _kill([*self._family(), _own(self.pid)])
 
     def _reap(self) -> os.waitid_result | None:
@@ -266,7 +268,9 @@ class Supervisor:
             self.stop = stop
             self._terminate([*self._family(), _own(self.pid)])
             self.kill_at = deadline
-        elif self.kill_at is not None and not self.killed:
+            return
+        self.stop.update({key: value for key, value in stop.items() if value is not None})
+        if self.kill_at is not None and not self.killed:
             self.kill_at = min(self.kill_at, deadline)
 
     def _end_leftovers(self) -> tuple[int, int, int]:
@@ -334,14 +338,18 @@ class Supervisor:
             "declared_problem": problem,
         }
 
-    def _detail(self, by_signal: int | None) -> str | None:
+    def _detail(self, by_signal: int | None, survived: int) -> str | None:
+        said = []
         if self.stop is not None:
             asked = self.stop.get("reason")
-            text = f"stopped on request: {asked}" if asked else "stopped: the wrapper was sent SIGTERM"
-            return text + ("; killed when the grace period was over" if self.killed else "")
-        if by_signal is not None:
-            return f"ended by signal {_signal_name(by_signal)}, which was not sent through its wrapper"
-        return None
+            said.append(f"stopped on request: {asked}" if asked else "stopped: the wrapper was sent SIGTERM")
+            if self.killed:
+                said.append("killed when the grace period was over")
+        elif by_signal is not None:
+            said.append(f"ended by signal {_signal_name(by_signal)}, which was not sent through its wrapper")
+        if survived:
+            said.append(f"{survived} of its processes survive SIGKILL and may still hold GPUs")
+        return "; ".join(said) or None
 
     def _say(self, answer: dict[str, Any]) -> None:
         try:
@@ -449,11 +457,11 @@ def job_environment(spec: dict[str, Any], folder: str) -> dict[str, str]:
     """What the command finds in its environment: node, then job, then what only we may say."""
     env = {name: os.environ[name] for name in spec["inherit_env"] if name in os.environ}
     env["PYTHONUNBUFFERED"] = "1"
-    env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # CUDA's own order is not the one that NVML and we count in
     env.update(spec["env"])
     env.update(
         {
             "CUDA_VISIBLE_DEVICES": spec["cuda_visible_devices"],
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # the order in which NVML counts; CUDA's own is another
             "LUCID_JOB_ID": spec["job_id"],
             MARKER: spec["attempt_id"],
             "LUCID_ATTEMPT_NUMBER": str(spec["attempt_number"]),
