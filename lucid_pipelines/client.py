@@ -120,14 +120,21 @@ class Client:
         *_, last = self.watch(job_ids, timeout_s)
         return last
 
-    def watch(self, job_ids: Sequence[str], timeout_s: float | None = None) -> Iterator[list[Job]]:
-        """Yield the jobs after every change, in the order asked for, until all have ended."""
+    def watch(
+        self, job_ids: Sequence[str], timeout_s: float | None = None, every_s: float | None = None
+    ) -> Iterator[list[Job]]:
+        """Yield the jobs after every change, in the order asked for, until all have ended.
+
+        Args:
+            every_s: yield so often without a change too, for a display whose clocks run.
+        """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         seen: int | None = None
+        shown = time.monotonic()
         while True:
             change = self.system.store.change_counter()
-            if change != seen:
-                seen = change
+            if change != seen or (every_s is not None and time.monotonic() - shown >= every_s):
+                seen, shown = change, time.monotonic()
                 by_id = {job.job_id: job for job in self.system.store.jobs.find(ids=list(job_ids), limit=None)}
                 jobs = [by_id[job_id] for job_id in job_ids]
                 yield jobs
@@ -135,7 +142,9 @@ class Client:
                     return
             if deadline is not None and time.monotonic() > deadline:
                 open_ones = [
-                    job.job_id for job in self.system.store.jobs.find(ids=list(job_ids), limit=None) if not is_settled(job)
+                    job.job_id
+                    for job in self.system.store.jobs.find(ids=list(job_ids), limit=None)
+                    if not is_settled(job)
                 ]
                 raise TimeoutError(f"not ended after {timeout_s} s: {', '.join(open_ones)}")
             self.system.clock.sleep(_POLL_S)

@@ -2,11 +2,10 @@
 
 import logging
 
-from dagster import InitLoggerContext, logger
+from dagster import InitLoggerContext, LoggerDefinition
 
 
-@logger(description="Warnings and errors only: every event of a run is in the UI anyhow.")
-def quiet_console(context: InitLoggerContext) -> logging.Logger:
+def _quiet_console(context: InitLoggerContext) -> logging.Logger:
     """What a run prints ends in the run server's log file."""
     del context
     console = logging.Logger("lucid_pipelines.run", level=logging.WARNING)
@@ -14,4 +13,7 @@ def quiet_console(context: InitLoggerContext) -> logging.Logger:
     return console
 
 
-LOGGERS = {"console": quiet_console}
+quiet_console = LoggerDefinition(
+    _quiet_console, description="Warnings and errors only: every event of a run is in the UI anyhow."
+)
+LOGGERS: dict[str, LoggerDefinition] = {"console": quiet_console}

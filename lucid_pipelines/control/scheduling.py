@@ -103,6 +103,10 @@ def run_window(
         _work(system, lease, report, on_pass)
     except StaleLockError:
         report.ended_because = "lost the lease"
+    except BaseException:
+        # Interrupted or broken: give the lease back at once, so that the next window need not wait for it.
+        system.store.leases.release(lease)
+        raise
     return report
 
 

@@ -1,0 +1,183 @@
+"""`lucid doctor`: what is on, what is off and why."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from lucid_pipelines.cli.options import AsJson, Home
+from lucid_pipelines.cli.output import console, one_line, print_json
+from lucid_pipelines.domain.cluster import NodeCondition
+from lucid_pipelines.domain.errors import LucidError
+from lucid_pipelines.resources.system import has_nvml_library, open_system
+from lucid_pipelines.service.control import sensor_ticks, url
+from lucid_pipelines.service.dagster_home import run_files
+from lucid_pipelines.service.status import is_running, read_status
+from lucid_pipelines.settings import Settings, load_settings
+
+_LOW_DISK_BYTES = 2 << 30
+_LAG_ALARM_S = 120.0
+_UNHEALTHY_EXIT = 9
+
+
+class Level(StrEnum):
+    """How a finding is to be taken."""
+
+    OK = "ok"
+    NOTE = "note"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report. ``advice`` says what to do about a problem."""
+
+    subject: str
+    level: Level
+    text: str
+    advice: str | None = None
+
+
+def doctor(as_json: AsJson = False, home: Home = None) -> None:
+    """Check the installation and the running service; exit status 9 when something needs attention."""
+    try:
+        settings = load_settings(home)
+    except LucidError as error:
+        findings = [Finding("settings", Level.PROBLEM, str(error), "mend the settings file or the environment")]
+    else:
+        findings = examine(settings)
+    if as_json:
+        print_json([asdict(finding) for finding in findings])
+    else:
+        console.print(_table(findings))
+    if any(finding.level is Level.PROBLEM for finding in findings):
+        raise typer.Exit(_UNHEALTHY_EXIT)
+
+
+def examine(settings: Settings) -> list[Finding]:
+    """Every check, in the order in which a person would look. A check that breaks is itself a finding."""
+    findings: list[Finding] = []
+    checks: tuple[Callable[[Settings], list[Finding]], ...] = (_machine, _state, _cluster, _service, _modes)
+    for check in checks:
+        try:
+            findings += check(settings)
+        except LucidError as error:
+            findings.append(Finding(check.__name__.strip("_"), Level.PROBLEM, str(error)))
+    return findings
+
+
+def _machine(settings: Settings) -> list[Finding]:
+    python = f"Python {sys.version.split()[0]} in {sys.prefix}"
+    place = settings.home if settings.home.exists() else settings.home.parent
+    if not place.exists():
+        return [Finding("python", Level.OK, python)]
+    free = shutil.disk_usage(place).free
+    level = Level.OK if free >= _LOW_DISK_BYTES else Level.PROBLEM
+    advice = None if level is Level.OK else "free some disk space: logs, checkpoints and snapshots need it"
+    return [
+        Finding("python", Level.OK, python),
+        Finding("disk", level, f"{free / (1 << 30):.1f} GiB free below {settings.home}", advice),
+    ]
+
+
+def _state(settings: Settings) -> list[Finding]:
+    system = open_system(settings)
+    store = system.store
+    try:
+        counts = {state.value: count for state, count in store.jobs.counts().items() if count}
+        found = [Finding("state database", Level.OK, f"{store.url}: {counts or 'no job yet'}")]
+        pending, oldest = store.exits.pending()
+        lag_s = (system.clock.now() - oldest).total_seconds() if oldest else 0.0
+        late = lag_s > _LAG_ALARM_S
+        advice = "see exit_sensor and failure_handling_job in the UI" if late else None
+        text = f"{pending} abnormal exits wait, the oldest for {lag_s:.0f} s"
+        found.append(Finding("exit outbox", Level.PROBLEM if late else Level.OK, text, advice))
+        for name, count in store.counters.all().items():
+            found.append(Finding("counter", Level.NOTE, f"{name}: {count}"))
+        for reason in store.nodes.overdue(now=system.clock.now()):
+            text = f"{reason.node} isolated by {reason.owner} past its deadline: {reason.reason}"
+            found.append(Finding("isolation", Level.PROBLEM, text, "look at the node; lift or extend the isolation"))
+        return found
+    finally:
+        store.close()
+
+
+def _cluster(settings: Settings) -> list[Finding]:
+    system = open_system(settings)
+    try:
+        inventory = system.cluster.inventory()
+        able = system.cluster.capabilities
+    finally:
+        system.store.close()
+    gpus = sum(node.gpu_count for node in inventory.nodes)
+    virtual = all(gpu.is_virtual for node in inventory.nodes for gpu in node.gpus)
+    why = "declared in the settings" if settings.cluster.gpus == "virtual" else "this machine has no NVIDIA driver"
+    kind = f"virtual: {why}" if virtual else "real, through NVML"
+    found = [
+        Finding("cluster", Level.OK, f"{settings.cluster.kind}: {len(inventory.nodes)} nodes, {gpus} GPUs ({kind})"),
+        Finding("nvml", Level.OK if has_nvml_library() else Level.NOTE, "found" if has_nvml_library() else "not found"),
+    ]
+    off = [name for name, is_able in asdict(able).items() if not is_able]
+    if off:
+        found.append(Finding("cluster", Level.NOTE, f"not possible on this kind of cluster: {', '.join(off)}"))
+    found += [
+        Finding("node", Level.PROBLEM, f"{node.name} is {node.condition.value}")
+        for node in inventory.nodes
+        if node.condition is not NodeCondition.READY
+    ]
+    return found
+
+
+def _service(settings: Settings) -> list[Finding]:
+    files = run_files(settings)
+    if not is_running(files):
+        return [Finding("service", Level.NOTE, "not running; jobs can be submitted and wait", "lucid up")]
+    status = read_status(files)
+    if status is None:
+        return [Finding("service", Level.PROBLEM, "a supervisor runs and says nothing", f"see {files.folder}")]
+    found = [Finding("service", Level.OK, f"{status.phase} since {status.started_at} at {status.url}")]
+    for name, process in status.processes.items():
+        if process.restarts or process.last_exit:
+            text = f"{name} was started again {process.restarts} times; last end {process.last_exit}"
+            found.append(Finding("service", Level.NOTE, text, f"see {files.log(name)}"))
+    ticks = sensor_ticks(settings)
+    if ticks is None:
+        return [
+            *found,
+            Finding("ui", Level.PROBLEM, f"{url(settings)} does not answer", f"see {files.log('webserver')}"),
+        ]
+    for name, tick in ticks.items():
+        if tick.error is not None:
+            found.append(
+                Finding("sensor", Level.PROBLEM, f"{name} fails: {tick.error.strip()}", "see its ticks in the UI")
+            )
+        else:
+            found.append(Finding("sensor", Level.OK, f"{name} ticks"))
+    return found
+
+
+def _modes(settings: Settings) -> list[Finding]:
+    return [Finding("mode", Level.NOTE, f"{name}: {mode.value}") for name, mode in settings.modes]
+
+
+_STYLES = {Level.OK: "green", Level.NOTE: "cyan", Level.PROBLEM: "bold red"}
+
+
+def _table(findings: list[Finding]) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    for finding in findings:
+        advice = f" → {finding.advice}" if finding.advice else ""
+        table.add_row(
+            Text(finding.level.value, style=_STYLES[finding.level]), finding.subject, one_line(finding.text + advice)
+        )
+    return table

@@ -1,0 +1,151 @@
+"""How the command line prints: tables for people, one JSON value for scripts, errors with an exit code."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from lucid_pipelines.domain.job import Job
+from lucid_pipelines.domain.states import JobState
+
+console = Console()
+errors = Console(stderr=True)
+
+STATE_STYLES: dict[JobState, str] = {
+    JobState.COMPLETED: "green",
+    JobState.RUNNING: "cyan",
+    JobState.PROFILING: "cyan",
+    JobState.QUEUED: "yellow",
+    JobState.PROFILE_QUEUED: "yellow",
+    JobState.FAILED: "red",
+    JobState.LOST: "red",
+    JobState.CANCELLED: "magenta",
+}
+
+
+def print_json(value: object) -> None:
+    """Print one JSON value on standard output."""
+    sys.stdout.write(json.dumps(value, default=_plain, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def job_times_s(job: Job, now: datetime) -> tuple[float, float | None]:
+    """Queue time and run time of a job so far; their sum is its age, or its JCT once it has ended (section 4).
+
+    Returns:
+        ``(queue_s, run_s)``; ``run_s`` is ``None`` while it has never run.
+    """
+    run_s = job.ran_s
+    if job.state.is_active and job.started_at is not None:
+        run_s += (now - job.started_at).total_seconds()
+    end = job.ended_at if job.state.is_terminal and job.ended_at is not None else now
+    queue_s = max(0.0, (end - job.submitted_at).total_seconds() - run_s)
+    has_run = job.attempt_count > 0 and (run_s > 0 or job.started_at is not None)
+    return queue_s, run_s if has_run else None
+
+
+def job_json(job: Job, now: datetime | None = None) -> dict[str, Any]:
+    """A job as ``lucid jobs --json`` shows it. Fields are added, never renamed."""
+    queue_s, run_s = job_times_s(job, now or datetime.now(UTC))
+    return {
+        "job_id": job.job_id,
+        "name": job.spec.name,
+        "state": job.state.value,
+        "user": job.spec.user,
+        "vc": job.spec.vc,
+        "gpus": job.spec.gpus,
+        "queue_s": round(queue_s, 3),
+        "run_s": None if run_s is None else round(run_s, 3),
+        "exit_code": job.exit_code,
+        "outcome": job.outcome.value if job.outcome else None,
+        "cause": job.cause.value if job.cause else None,
+        "detail": job.detail,
+        "command": list(job.spec.command),
+        "submitted_at": job.submitted_at,
+        "started_at": job.started_at,
+        "ended_at": job.ended_at,
+        "attempts": job.attempt_count,
+        "estimate_s": job.estimate.duration_s if job.estimate else None,
+        "estimate_basis": job.estimate.basis if job.estimate else None,
+        "snapshot": job.spec.snapshot_digest,
+        "labels": dict(job.spec.labels),
+    }
+
+
+def job_table(jobs: Sequence[Job], now: datetime, title: str | None = None) -> Table:
+    """Jobs for people, one a line."""
+    table = Table(title=title, box=None, pad_edge=False, header_style="bold")
+    for name in ("JOB", "NAME", "USER", "VC"):
+        table.add_column(name, no_wrap=True, overflow="ellipsis", max_width=28)
+    for name in ("GPUS", "QUEUE", "RUN"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("STATE", no_wrap=True)
+    table.add_column("OUTCOME", overflow="ellipsis", no_wrap=True, max_width=44)
+    for job in jobs:
+        queue_s, run_s = job_times_s(job, now)
+        table.add_row(
+            job.job_id,
+            one_line(job.spec.name),
+            one_line(job.spec.user),
+            one_line(job.spec.vc),
+            str(job.spec.gpus),
+            seconds(queue_s),
+            seconds(run_s),
+            Text(job.state.value, style=STATE_STYLES.get(job.state, "")),
+            one_line(_outcome(job)),
+        )
+    return table
+
+
+def _outcome(job: Job) -> str:
+    if job.outcome is None:
+        return ""
+    if job.state is JobState.COMPLETED:
+        return job.outcome.value
+    return f"{job.outcome.value}: {job.detail}" if job.detail else job.outcome.value
+
+
+def seconds(value_s: float | None) -> str:
+    """A duration for people: ``4.2s``, ``3m05s``, ``2h07m``, ``5d03h``."""
+    if value_s is None:
+        return "–"
+    if value_s < 60:
+        return f"{value_s:.1f}s"
+    whole = round(value_s)
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    if whole < 86_400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    return f"{whole // 86_400}d{whole % 86_400 // 3600:02d}h"
+
+
+def one_line(text: str) -> Text:
+    """Text from a user, safe to print: no control characters, no markup, one line."""
+    shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+    return Text(shown)
+
+
+def facts_table(facts: Mapping[str, object]) -> Table:
+    """Names and values, two columns; unknown values are left out."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts.items():
+        if value is not None:
+            table.add_row(name, value if isinstance(value, Text) else one_line(str(value)))
+    return table
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, set | frozenset | tuple):
+        return list(value)
+    return str(value)

@@ -1,0 +1,137 @@
+"""`lucid up|down`: start and stop the service, with a demonstration on the way."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.live import Live
+
+from lucid_pipelines.cli.options import AsJson, Home
+from lucid_pipelines.cli.output import console, errors, job_json, job_table, one_line, print_json
+from lucid_pipelines.client import Client, is_settled
+from lucid_pipelines.control.demonstration import cancel_what_asks_for_it, find_demo, submit_demo
+from lucid_pipelines.domain.errors import LucidError
+from lucid_pipelines.domain.job import Job
+from lucid_pipelines.service.control import UpResult, bring_up, take_down
+from lucid_pipelines.settings import Settings, load_settings
+
+_INTERRUPTED_EXIT = 130
+
+
+def up(
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Return as soon as the service is ready.")] = False,
+    port: Annotated[int | None, typer.Option("--port", "-p", min=1, max=65535, help="Port of the UI.")] = None,
+    no_demo: Annotated[bool, typer.Option("--no-demo", help="Submit no demonstration.")] = False,
+    as_json: AsJson = False,
+    home: Home = None,
+) -> None:
+    """Start the control plane and the Dagster UI; return when the UI answers and the sensors tick."""
+    settings = load_settings(home)
+    if port is not None:
+        settings = settings.model_copy(update={"dagster": settings.dagster.model_copy(update={"port": port})})
+    try:
+        result = _bring_up(settings, quiet=as_json)
+    except KeyboardInterrupt:
+        errors.print("interrupted: everything that was started is stopped again")
+        raise typer.Exit(_INTERRUPTED_EXIT) from None
+    jobs: list[Job] = []
+    if not no_demo:
+        try:
+            jobs = _demonstrate(settings, follow=not detach, quiet=as_json)
+        except KeyboardInterrupt:
+            errors.print(
+                f"the table is closed; the service and its jobs go on at {result.url}; stop it with: lucid down"
+            )
+            raise typer.Exit(_INTERRUPTED_EXIT) from None
+        except LucidError as error:
+            errors.print("[yellow]no demonstration[/yellow]", one_line(str(error)))
+    if as_json:
+        row = {"url": result.url, "pid": result.pid, "already_up": result.already, "ready_s": round(result.ready_s, 1)}
+        print_json({**row, "demo": [job_json(job) for job in jobs]})
+    else:
+        console.print(f"\nThe Dagster UI is at [bold]{result.url}[/bold]. Stop everything with: lucid down")
+
+
+def down(
+    cancel_jobs: Annotated[bool, typer.Option("--cancel-jobs", help="Cancel every job first.")] = False,
+    as_json: AsJson = False,
+    home: Home = None,
+) -> None:
+    """Stop the control plane and the UI. Training jobs go on and are found again by the next `lucid up`."""
+    settings = load_settings(home)
+    with Client(settings=settings) as client:
+        if cancel_jobs:
+            _cancel_all(client)
+        was_up = take_down(settings)
+        running = [item.job for item in client.system.store.queue.view().active]
+    if as_json:
+        print_json({"stopped": was_up, "running_jobs": [job.job_id for job in running]})
+        return
+    console.print("stopped" if was_up else "nothing was running")
+    if running:
+        console.print(f"{len(running)} training jobs go on: {', '.join(job.job_id for job in running)}")
+        console.print("The next `lucid up` finds them again; `lucid down --cancel-jobs` ends them.")
+
+
+def _bring_up(settings: Settings, *, quiet: bool) -> UpResult:
+    if quiet:
+        return bring_up(settings)
+    if not console.is_terminal:
+        result = bring_up(settings, console.print)
+    else:
+        with console.status("starting") as status:
+            result = bring_up(settings, status.update)
+    if result.already:
+        console.print(f"It is up already at {result.url} (supervisor process {result.pid}).")
+    else:
+        console.print(f"Up after {result.ready_s:.0f} s: the UI answers at {result.url} and the sensors tick.")
+    return result
+
+
+def _demonstrate(settings: Settings, *, follow: bool, quiet: bool) -> list[Job]:
+    demo = find_demo(Path.cwd())
+    with Client(settings=settings) as client:
+        submitted = submit_demo(client, demo)
+        if any(item.created for item in submitted) and not quiet:
+            console.print(f"Submitted {len(submitted)} demonstration jobs from {demo}.")
+        ids = [item.job.job_id for item in submitted]
+        if not follow:
+            return [item.job for item in submitted]
+        if quiet or not console.is_terminal:
+            return _follow_quietly(client, ids, quiet=quiet)
+        with Live(console=console, auto_refresh=False) as live:
+            jobs: list[Job] = []
+            for jobs in client.watch(ids, every_s=1.0):
+                cancel_what_asks_for_it(client, jobs)
+                live.update(job_table(jobs, client.system.clock.now(), _title(jobs)), refresh=True)
+            return jobs
+
+
+def _follow_quietly(client: Client, ids: list[str], *, quiet: bool) -> list[Job]:
+    jobs: list[Job] = []
+    told = time.monotonic()
+    for jobs in client.watch(ids, every_s=1.0):
+        cancel_what_asks_for_it(client, jobs)
+        if not quiet and time.monotonic() - told > 10.0:
+            told = time.monotonic()
+            console.print(_title(jobs))
+    if not quiet:
+        console.print(job_table(jobs, client.system.clock.now(), _title(jobs)))
+    return jobs
+
+
+def _title(jobs: list[Job]) -> str:
+    ended = sum(1 for job in jobs if is_settled(job))
+    running = sum(1 for job in jobs if job.state.is_active)
+    return f"{ended} of {len(jobs)} jobs have ended, {running} run"
+
+
+def _cancel_all(client: Client) -> None:
+    unfinished = [job for job in client.jobs(limit=None) if not is_settled(job)]
+    for job in unfinished:
+        client.cancel(job.job_id, who="lucid down")
+    with console.status(f"cancelling {len(unfinished)} jobs"):
+        client.wait([job.job_id for job in unfinished], timeout_s=120.0)
