@@ -1,0 +1,75 @@
+"""``lucid diagnose``: find the first true error of a log, and say what failed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from lucid_pipelines.domain.errors import InputError, LucidError
+from lucid_pipelines.failures.diagnosis import Diagnosis, diagnose_log, shipped_tools
+
+TargetArgument = Annotated[list[str], typer.Argument(metavar="FILE_OR_JOB...", help="Log files (plain or compressed).")]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object a line and file, in order.")]
+
+
+def diagnose(targets: TargetArgument, json_output: JsonOption = False) -> None:
+    """Say where a failed run's first true error stands, who is to blame, and what to do."""
+    try:
+        tools = shipped_tools()
+        for target in targets:
+            found = diagnose_log(_log_of(target), tools)
+            if json_output:
+                typer.echo(json.dumps(found.to_json(), ensure_ascii=False))
+            else:
+                _print(found)
+    except LucidError as error:
+        typer.echo(f"lucid diagnose: {error}", err=True)
+        raise typer.Exit(error.exit_code) from error
+
+
+def _log_of(target: str) -> Path:
+    path = Path(target)
+    if not path.is_file():
+        raise InputError(f"give a log file; there is no file {target!r}")
+    return path
+
+
+def _print(found: Diagnosis) -> None:
+    console = Console(soft_wrap=True)
+    c = found.classified
+    blame = (
+        "nothing to blame"
+        if c.category is None
+        else c.category.value + (f" ({c.component.value})" if c.component else "")
+    )
+    console.print(
+        f"[bold]{found.file}[/bold]: {found.ending.value}, {blame}, confidence {c.confidence:.2f}", highlight=False
+    )
+    if found.root_text is not None:
+        where = f"line {found.root_line}" if found.root_line is not None else f"byte {found.root_offset}"
+        rank = f", rank {found.root_rank}" if found.root_rank is not None else ""
+        console.print(f"  first true error: {where}{rank}", highlight=False)
+    table = Table("line", "text", "why", box=None, pad_edge=False)
+    for row in found.evidence:
+        table.add_row(str(row.line or ""), row.text[:160], row.why, style=None)
+    console.print(table, markup=False)
+    console.print(
+        f"  restart: {'sensible' if found.is_restart_advised else 'no'}. {found.advice}", highlight=False, markup=False
+    )
+
+
+def main() -> None:
+    """Run this command alone: ``python -m lucid_pipelines.cli.diagnose``."""
+    app = typer.Typer(add_completion=False)
+    app.command()(diagnose)
+    app(args=sys.argv[1:], prog_name="lucid diagnose")
+
+
+if __name__ == "__main__":
+    main()

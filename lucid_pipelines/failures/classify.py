@@ -1,0 +1,270 @@
+"""Who is to blame: rules, then the shape of the traceback, then the text model, then a language model (R-3).
+
+Numbered rules, read top to bottom. Every answer says what it rests on; below the threshold it is "unknown" and
+a person is asked.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lucid_pipelines.failures.locate import Located
+from lucid_pipelines.failures.records import Record
+from lucid_pipelines.failures.rulebase import Family, RuleBase
+from lucid_pipelines.failures.scan import Judged
+from lucid_pipelines.failures.textmodel import LABELS, Opinion, TextModel
+from lucid_pipelines.failures.vocabulary import Category, Component, Ending, Restart, Role
+
+_NEAR_PLACES = 300
+_SIGNATURE = re.compile(
+    r"unexpected keyword argument|missing \d+ required (positional|keyword)|takes (from )?\d+ .{0,20}positional|"
+    r"got multiple values for|takes no arguments|object is not callable|not subscriptable"
+)
+_NO_ATTRIBUTE = re.compile(r"module '?[\w.]+'? has no attribute|'(?P<owner>[A-Z]\w*)' object has no attribute")
+_PLAIN_OBJECTS = frozenset(
+    {"NoneType", "Tensor", "Parameter", "Namespace", "DataFrame", "Series", "Path", "DictConfig"}
+)
+_IMPORT = re.compile(r"^(\w+\.)*(ImportError|ModuleNotFoundError)")
+_SIGKILL = re.compile(
+    r"signal:? ?-?9\b|SIGKILL|exit ?code:? ?:? ?-?(9|137)\b|status -?(9|137)\b|\bKilled\b", re.IGNORECASE
+)
+_NATIVE = re.compile(
+    r"signal:? ?-?(11|4|7|8)\b|SIG(SEGV|ILL|BUS|FPE)|exit ?code:? ?:? ?-?(11|139|132|135|136)\b|Segmentation",
+    re.IGNORECASE,
+)
+
+
+class Source(StrEnum):
+    """What an answer rests on."""
+
+    RULE = "rule"
+    TRACEBACK = "traceback"
+    TEXT_MODEL = "text_model"
+    LANGUAGE_MODEL = "language_model"
+    EVIDENCE = "evidence"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Classified:
+    """The class of a failure.
+
+    Attributes:
+        category, component: ``None`` where nothing is to blame, or it is unknown.
+        restart: what a restart would do.
+        confidence: probability that category and component are right.
+        source: what the answer rests on.
+        family: the failure family, when a rule or evidence named one.
+        reasons: why, in order, for people.
+    """
+
+    category: Category | None
+    component: Component | None
+    restart: Restart
+    confidence: float
+    source: Source
+    rule_id: str | None = None
+    family: Family | None = None
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def is_known(self) -> bool:
+        return self.category is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Below these confidences an answer is not given, or not acted on.
+
+    Attributes:
+        category: below it the class is unknown and a person is asked.
+        restart: below it nothing is restarted by itself.
+        ask_language_model: below it a configured language model is asked.
+    """
+
+    category: float = 0.40
+    restart: float = 0.60
+    ask_language_model: float = 0.75
+
+
+CONFIDENCE = {
+    "hardware": 0.98,
+    "rule": 0.94,
+    "symptom": 0.65,
+    "echo": 0.45,
+    "shape": 0.80,
+    "exception": 0.85,
+    "blameless": 0.90,
+}
+"""How often answers of each kind were right on generated logs of families that no rule was written for, rounded
+down; benchmarks/failures.py measures them again."""
+
+
+def classify(
+    located: Located,
+    rules: RuleBase,
+    model: TextModel | None,
+    thresholds: Thresholds | None = None,
+    *,
+    use_rules: bool = True,
+) -> Classified:
+    """The class of what ``locate`` found.
+
+    Args:
+        located: the first true error and what stands around it.
+        model: judges what no rule knows; ``None`` = such things stay unknown.
+        use_rules: ``False`` measures the text model alone.
+    """
+    limits = thresholds or Thresholds()
+    root = located.root
+    # 1. Nothing failed, or its cause is not in the log.
+    if located.ending is not Ending.FAILED or root is None:
+        why = "nothing is to blame: " + located.basis
+        confidence = CONFIDENCE["blameless"] if located.ending is not Ending.UNKNOWN else 0.0
+        return Classified(None, None, Restart.NEVER, confidence, Source.NONE, reasons=(why,))
+    # 2. A rule names the family; evidence beside it may sharpen it.
+    family = root.verdict.family
+    if use_rules and family is not None and not root.verdict.is_generic:
+        return _by_family(root, family, located, rules)
+    # 3. Only echoes are left, and one says how a process died.
+    if use_rules and root.role is Role.CASCADE:
+        return _by_echo(root, rules)
+    # 4. The shape of the traceback: a call inside installed packages failed, not the job's own.
+    if use_rules and (shaped := _by_shape(root.record, rules)) is not None:
+        return shaped
+    # 5. The text model, with what kind of exception it is as a prior.
+    return _by_model(root, model, limits, use_rules=use_rules)
+
+
+def _by_family(root: Judged, family: Family, located: Located, rules: RuleBase) -> Classified:
+    name = family.name
+    reasons = [f"{root.verdict.rule_id}: {family.title}"]
+    if root.role is Role.WEAK:
+        confidence = CONFIDENCE["symptom"]
+        reasons.append("a symptom: no rank names an earlier cause")
+    else:
+        is_hardware = family.component in (Component.GPU, Component.NVLINK)
+        confidence = CONFIDENCE["hardware"] if is_hardware else CONFIDENCE["rule"]
+    if name in ("checkpoint-write", "io-error") and "disk-full" in rules.families and _near(located, root, "disk-full"):
+        family = rules.family("disk-full")
+        reasons.append("a line nearby shows the file system at 100 %")
+    if name in ("peer-reset", "collective-timeout", "rendezvous") and (part := _hardware_nearby(located, root)):
+        reasons.append(f"line {part.record.number} nearby: {part.record.text[:100]}")
+    return Classified(
+        family.category,
+        family.component,
+        family.restart,
+        confidence,
+        Source.RULE,
+        root.verdict.rule_id,
+        family,
+        tuple(reasons),
+    )
+
+
+def _by_echo(root: Judged, rules: RuleBase) -> Classified:
+    text = root.record.text
+    family = None
+    if _NATIVE.search(text):
+        family, why = rules.families.get("segfault"), "a process died in native code and left no other message"
+    elif _SIGKILL.search(text):
+        family, why = rules.families.get("host-oom"), "a process was killed and left no message: most often host memory"
+    else:
+        why = "only echoes of a failure are left"
+    if family is None:
+        return Classified(None, None, Restart.NEVER, 0.0, Source.NONE, reasons=(why,))
+    return Classified(
+        family.category,
+        family.component,
+        Restart.NEVER,
+        CONFIDENCE["echo"],
+        Source.EVIDENCE,
+        root.verdict.rule_id,
+        family,
+        (why,),
+    )
+
+
+def _by_shape(record: Record, rules: RuleBase) -> Classified | None:
+    """A signature or attribute error raised inside installed packages is a misfit of versions, not a user's bug."""
+    frames = record.frames
+    if not frames or frames[-1].is_own_code:
+        return None
+    text = record.text
+    name = (record.exception_type or "").rsplit(".", 1)[-1]
+    misfit = name == "TypeError" and _SIGNATURE.search(text) is not None
+    if name == "AttributeError" and (match := _NO_ATTRIBUTE.search(text)):
+        misfit = match["owner"] not in _PLAIN_OBJECTS
+    if _IMPORT.match(text):
+        misfit = True
+    family = rules.families.get("api-mismatch")
+    if not misfit or family is None:
+        return None
+    why = (
+        f"raised in {frames[-1].file.rsplit('/', 1)[-1]}, inside an installed package, by a call that no own code makes"
+    )
+    return Classified(
+        family.category, None, family.restart, CONFIDENCE["shape"], Source.TRACEBACK, "frames", family, (why,)
+    )
+
+
+def _by_model(root: Judged, model: TextModel | None, limits: Thresholds, *, use_rules: bool) -> Classified:
+    record = root.record
+    family = root.verdict.family if use_rules else None
+    opinion = model.judge(record.judged_text) if model is not None else None
+    is_python = record.exception_type is not None
+    shares = _shares(opinion, is_python=is_python and use_rules, is_code=family is not None)
+    label = max(shares, key=lambda key: shares[key], default=None)
+    if label is None or shares[label] < limits.category:
+        why = "no rule knows this error, and the text model is not sure enough: a person should look"
+        return Classified(None, None, Restart.NEVER, shares.get(label or "", 0.0), Source.NONE, reasons=(why,))
+    category, component = LABELS[label]
+    restart = Restart.ELSEWHERE if category is Category.INFRASTRUCTURE else Restart.NEVER
+    source = Source.TEXT_MODEL if opinion is not None else Source.TRACEBACK
+    why = f"no rule knows this text; it reads like {label} ({shares[label]:.2f})"
+    if family is not None and category is family.category:
+        return Classified(category, component, Restart.NEVER, max(shares[label], CONFIDENCE["exception"]), Source.RULE,
+            root.verdict.rule_id, family, (f"{family.title}: {record.exception_type}", why))  # fmt: skip
+    return Classified(category, component, restart, shares[label], source, "text-model", None, (why,))
+
+
+def _shares(opinion: Opinion | None, *, is_python: bool, is_code: bool) -> dict[str, float]:
+    """The model's probabilities, given that it is an error, mixed with what the kind of exception tells."""
+    prior: dict[str, float] = {}
+    if is_code:
+        prior = {"user_script": 0.86, "framework": 0.08, "storage": 0.02, "network": 0.02, "node": 0.01, "gpu": 0.01}
+    elif is_python:
+        prior = {
+            "user_script": 0.40,
+            "framework": 0.28,
+            "network": 0.10,
+            "storage": 0.10,
+            "gpu": 0.07,
+            "node": 0.03,
+            "nvlink": 0.02,
+        }
+    if opinion is None:
+        return prior
+    rest = {label: p for label, p in opinion.probabilities.items() if label != "harmless"}
+    if prior:
+        rest = {label: p * prior.get(label, 0.01) for label, p in rest.items()}
+    total = sum(rest.values())
+    return {label: p / total for label, p in rest.items()} if total else {}
+
+
+def _near(located: Located, root: Judged, family: str) -> bool:
+    return any(
+        item.verdict.family_name == family and abs(item.position - root.position) <= _NEAR_PLACES
+        for item in located.evidence
+    )
+
+
+def _hardware_nearby(located: Located, root: Judged) -> Judged | None:
+    for item in located.evidence:
+        family = item.verdict.family
+        is_hardware = family is not None and family.component in (Component.GPU, Component.NVLINK)
+        if is_hardware and abs(item.position - root.position) <= _NEAR_PLACES:
+            return item
+    return None

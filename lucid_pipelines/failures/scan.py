@@ -1,0 +1,168 @@
+"""One pass over the lines of a log: what they say, and how the job went on in between."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lucid_pipelines.failures.allocator import memory_held_by_others
+from lucid_pipelines.failures.progress import ProgressIndex
+from lucid_pipelines.failures.records import Record, RecordKind, RecordReader, line_record
+from lucid_pipelines.failures.stems import is_hot
+from lucid_pipelines.failures.verdicts import Condition, Judge, Verdict
+from lucid_pipelines.failures.vocabulary import Role
+from lucid_pipelines.logs import Labels, LogLine, RawLine, normalise
+
+_LOST_WINDOW = 400
+_HOT_BYTES = 16_384
+_MEMO_LIMIT = 50_000
+_MAX_RECORDS = 200_000
+_DIGITS = re.compile(rb"\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A record and its verdict."""
+
+    record: Record
+    verdict: Verdict
+
+    @property
+    def position(self) -> int:
+        return self.record.position
+
+    @property
+    def role(self) -> Role:
+        return self.verdict.role
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What one pass found.
+
+    Attributes:
+        judged: records of interest in file order.
+        progress: the lines that say nothing of the kind.
+        line_count: physical lines seen.
+        loud: places of lines that belong to errors and echoes, ascending.
+        begins_at_start: whether the first line seen is the first line of the log.
+        undecodable: lines with bytes that are not UTF-8 (R-11).
+    """
+
+    judged: tuple[Judged, ...]
+    progress: ProgressIndex
+    line_count: int
+    loud: tuple[int, ...]
+    begins_at_start: bool
+    undecodable: int
+
+    def quiet_between(self, first: int, last: int) -> int:
+        """How many ordinary lines stand between two places."""
+        if last <= first + 1:
+            return 0
+        inside = bisect_left(self.loud, last) - bisect_right(self.loud, first)
+        return max(0, last - first - 1 - inside)
+
+    def longest_quiet(self, first: int, last: int) -> int:
+        """The longest run of ordinary lines between two places."""
+        low, high = bisect_right(self.loud, first), bisect_left(self.loud, last)
+        edges = [first, *self.loud[low:high], last]
+        return max((b - a - 1 for a, b in itertools.pairwise(edges)), default=0)
+
+    def of_role(self, *roles: Role) -> tuple[Judged, ...]:
+        return tuple(item for item in self.judged if item.role in roles)
+
+
+def scan(raws: Iterable[RawLine], labels: Labels, judge: Judge, *, begins_at_start: bool = True) -> Scan:
+    """Read lines once, in file order, in memory bounded by what they say.
+
+    Args:
+        raws: physical lines.
+        labels: which ambiguous rank and host labels this log uses.
+    """
+    return _Scanner(labels, judge).run(raws, begins_at_start)
+
+
+class _Scanner:
+    def __init__(self, labels: Labels, judge: Judge) -> None:
+        self._labels, self._judge = labels, judge
+        self._reader = RecordReader()
+        self._progress = ProgressIndex()
+        self._records: list[Record] = []
+        self._loud: list[int] = []
+        self._ordinary: set[bytes] = set()
+        self._undecodable = 0
+
+    def run(self, raws: Iterable[RawLine], begins_at_start: bool) -> Scan:
+        at = -1
+        for at, raw in enumerate(raws):
+            self._take(at, raw)
+        self._records.extend(self._reader.finish())
+        records = sorted(self._records, key=lambda r: (r.position, r.kind is RecordKind.LINE))
+        lost_at = [r.position for r in records if self._judge.judge(r).family_name == "gpu-missing"]
+        judged = tuple(Judged(r, self._judge.judge(r, _met(r, lost_at))) for r in records)
+        loud = sorted({*self._loud, *(p for r in records for p in (r.first, r.position))})
+        return Scan(judged, self._progress, at + 1, tuple(loud), begins_at_start, self._undecodable)
+
+    def _take(self, at: int, raw: RawLine) -> None:
+        data = raw.data
+        wanted = self._reader.wants_every_line
+        masked = _DIGITS.sub(b"0", data)
+        hot = masked not in self._ordinary and is_hot(data)
+        if not wanted and not hot:
+            self._reader.skip()
+            self._progress.add(at, data)
+            self._remember(masked)
+            return
+        ordinary = True
+        for line in normalise(raw, self._labels):
+            ordinary &= self._take_line(line, at, hot)
+        if "\ufffd".encode() in data or (not data.isascii() and not _is_utf8(data)):
+            self._undecodable += 1
+        if ordinary:
+            self._progress.add(at, data)
+            self._remember(masked)
+        elif at not in self._loud[-1:]:
+            self._loud.append(at)
+
+    def _remember(self, masked: bytes) -> None:
+        """That lines of this form, whatever their numbers, say nothing."""
+        if len(masked) <= _HOT_BYTES and len(self._ordinary) < _MEMO_LIMIT:
+            self._ordinary.add(masked)
+
+    def _take_line(self, line: LogLine, at: int, hot: bool) -> bool:
+        """Feed one display state; says whether it is ordinary output."""
+        lead = self._reader.lead
+        mine, done = self._reader.feed(line, at)
+        self._records.extend(done)
+        if mine:
+            return False
+        if not hot:
+            return True
+        record = line_record(line, at, lead)
+        if not self._judge.is_of_interest(record):
+            return True
+        if len(self._records) < _MAX_RECORDS:
+            self._records.append(record)
+        return self._judge.judge(record).role in (Role.BENIGN, Role.SUCCESS, Role.HANDLED)
+
+
+def _met(record: Record, lost_at: list[int]) -> frozenset[Condition]:
+    met: set[Condition] = set()
+    following = bisect_left(lost_at, record.position)
+    if following < len(lost_at) and lost_at[following] - record.position <= _LOST_WINDOW:
+        met.add(Condition.GPU_LOST_LATER)
+    if memory_held_by_others(record.judged_text):
+        met.add(Condition.MEMORY_HELD_BY_OTHERS)
+    return frozenset(met)
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,235 @@
+"""What one record is in the story of a failure: root, weak, cascade, evidence, harmless (rules, read top to bottom)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lucid_pipelines.failures.records import Record, RecordKind, is_bare_exception
+from lucid_pipelines.failures.rulebase import Family, Rule, RuleBase
+from lucid_pipelines.failures.vocabulary import Component, Ending, Role
+from lucid_pipelines.failures.xid import XidPointsTo, find_xid, load_xids
+
+_GENERIC_RULE = "code"
+_LAUNCHER_FILE = re.compile(
+    r"torch/distributed/(run|launch|elastic|launcher|argparse_util)|/bin/(torchrun|accelerate|deepspeed|horovodrun|mpirun)"
+    r"|accelerate/commands|deepspeed/launcher|horovod/runner|paddle/distributed/launch|multiprocessing/(spawn|popen)"
+    r"|lightning_fabric/strategies/launchers|torch_npu/distributed/run"
+)
+_LAUNCHER_TYPE = re.compile(
+    r"(ChildFailedError|ProcessRaisedException|ProcessExitedException|SystemExit|CalledProcessError)$"
+)
+_SIGNAL_TYPE = re.compile(r"SignalException$")
+_SEVERITY = re.compile(
+    r"\b(ERROR|FATAL|CRITICAL|SEVERE|PANIC|EMERG)\b|^\W{0,3}[EF]\d{4} |\b[Ee]rror: |^\W{0,3}(error|fatal)\b"
+    r"|\[(error|fatal|E)\b"
+    r"|level=(error|fatal|panic)|\bpanic: |\bfatal error\b"
+)
+_THREAD = re.compile(r"^Exception in thread (?!MainThread)")
+_NOISE_FRAME = re.compile(
+    r"^\s*(frame #\d+|#\d+ +0x|\[bt\]|@ +0x|\d+ +(0x|paddle|torch|at::|c10|std::|tensorflow)|what\(\):|[-=*_~]{4,}$"
+    r"|CUDA kernel errors might be|For debugging consider passing|Compile with .TORCH_USE|Exception raised from )"
+)
+_SYMPTOM_FAMILIES = frozenset({"gpu-illegal-access", "segfault", "internal-assert", "gpu-missing", "compiler", "code"})
+_SAID_IN_PASSING = frozenset(
+    {
+        "code",
+        "process-limit",
+        "file-missing",
+        "arguments",
+        "api-mismatch",
+        "parallel-config",
+        "collective-usage",
+        "internal-assert",
+        "package-missing",
+    }
+)
+_XID_FAMILIES = {
+    **dict.fromkeys((48, 64, 94, 95, 140, 171, 172), "gpu-ecc"),
+    **dict.fromkeys((79, 167), "gpu-bus"),
+    **dict.fromkeys((46, 62, 109, 119, 120, 158, 169), "gpu-hang"),
+}
+
+
+class Condition(StrEnum):
+    """What a rule may ask of the rest of the log."""
+
+    GPU_LOST_LATER = "gpu-lost-later"
+    MEMORY_HELD_BY_OTHERS = "memory-held-by-others"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How one record was judged, and by which rule.
+
+    Attributes:
+        family: the failure family, for a cause; ``None`` where no rule knows the record.
+        soft: gives way to any other explanation (signals from outside, weak success words).
+        is_generic: only the type of a Python exception is known, not what it means.
+    """
+
+    role: Role
+    rule_id: str | None = None
+    family: Family | None = None
+    ending: Ending | None = None
+    soft: bool = False
+    is_generic: bool = False
+    why: str = ""
+
+    @property
+    def family_name(self) -> str | None:
+        return self.family.name if self.family is not None else None
+
+    @property
+    def is_symptom(self) -> bool:
+        """Whether hardware evidence nearby explains it better than its own words."""
+        return self.family is not None and self.family.name in _SYMPTOM_FAMILIES
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Judges records by a rule base."""
+
+    rules: RuleBase
+
+    def is_of_interest(self, record: Record) -> bool:
+        """Whether a line says anything at all; lines for which this is false are ordinary output."""
+        return self.judge(record, frozenset(Condition)).role is not Role.NONE
+
+    def judge(self, record: Record, met: frozenset[Condition] = frozenset()) -> Verdict:
+        """The role of a record.
+
+        Args:
+            met: conditions that the rest of the log meets for this record.
+        """
+        if record.kind is RecordKind.TRACEBACK:
+            return self._judge_traceback(record, met)
+        return self._judge_line(record, met)
+
+    def _judge_line(self, record: Record, met: frozenset[Condition]) -> Verdict:
+        text = record.text
+        if _NOISE_FRAME.match(text):
+            return Verdict(Role.CASCADE, "native-frame", why="a native stack frame")
+        if (xid := self._judge_xid(text)) is not None:
+            return xid
+        found = [rule for rule in self.rules.matching(text) if _conditions_met(rule, met)]
+        by_role = {role: [rule for rule in found if rule.role is role] for role in Role}
+        if record.lead.startswith("Exception ignored in"):
+            return Verdict(Role.TEARDOWN, "ignored", why="Python ignored this exception")
+        benign = next((rule for rule in by_role[Role.BENIGN] if rule.strength == "hard"), None)
+        if benign is not None and not _hard_hardware(by_role[Role.ROOT]):
+            return _of(benign, "a known harmless line")
+        if by_role[Role.EVIDENCE]:
+            return _of(by_role[Role.EVIDENCE][0], "tells what kind of error it was")
+        roots = [rule for rule in by_role[Role.ROOT] if rule.rule_id != _GENERIC_RULE]
+        if by_role[Role.HANDLED] and not _hard_hardware(roots):
+            return _of(by_role[Role.HANDLED][0], "the line itself says that the program goes on")
+        if by_role[Role.CANCEL] and not roots:
+            return _of(by_role[Role.CANCEL][0], "ended on purpose")
+        if roots and not (by_role[Role.CASCADE] and _echo_only(roots)):
+            return _of(roots[0], roots[0].family.title if roots[0].family else "")
+        if by_role[Role.CASCADE]:
+            return _of(by_role[Role.CASCADE][0], "an echo of a failure elsewhere")
+        if by_role[Role.WEAK]:
+            rule = by_role[Role.WEAK][0]
+            return _of(rule, rule.family.title if rule.family else "")
+        for role in (Role.RESTARTED, Role.SUCCESS):
+            if by_role[role]:
+                return _of(by_role[role][0], "")
+        if is_bare_exception(text):
+            rule = next((rule for rule in found if rule.rule_id == _GENERIC_RULE), None)
+            return Verdict(
+                Role.ROOT,
+                rule.rule_id if rule else None,
+                rule.family if rule else None,
+                is_generic=True,
+                why="an exception whose traceback is not in the log",
+            )
+        if by_role[Role.BENIGN]:
+            return _of(by_role[Role.BENIGN][0], "a known harmless line")
+        if _SEVERITY.search(text):
+            return Verdict(Role.UNKNOWN, why="marked as an error; no rule knows it")
+        if any(rule.role is Role.TEARDOWN for rule in found) and "rror" in text:
+            return _of(by_role[Role.TEARDOWN][0], "printed while the program is taken apart")
+        return Verdict(Role.NONE)
+
+    def _judge_traceback(self, record: Record, met: frozenset[Condition]) -> Verdict:
+        name = record.exception_type or ""
+        if not record.complete:
+            return Verdict(Role.UNKNOWN, why="a traceback whose last line is missing")
+        if record.lead.startswith("Exception ignored in"):
+            return Verdict(Role.TEARDOWN, "ignored", why="Python ignored this exception")
+        if name.rsplit(".", 1)[-1] == "KeyboardInterrupt":
+            return Verdict(Role.CANCEL, "interrupted", ending=Ending.INTERRUPTED, why="interrupted by the user")
+        if _SIGNAL_TYPE.search(name):
+            return Verdict(Role.CANCEL, "terminated", ending=Ending.TERMINATED, soft=True, why="a signal from outside")
+        found = [rule for rule in self._rules_of(record) if _conditions_met(rule, met)]
+        if _LAUNCHER_TYPE.search(name) and not any(rule.role is Role.ROOT for rule in found):
+            return Verdict(Role.CASCADE, "launcher-summary", why="the launcher reports that a process failed")
+        if record.frames and all(_LAUNCHER_FILE.search(frame.file) for frame in record.frames[-2:]):
+            return Verdict(Role.CASCADE, "launcher-frames", why="raised inside the launcher")
+        evidence = next((rule for rule in found if rule.role is Role.EVIDENCE), None)
+        if evidence is not None:
+            return _of(evidence, "printed by a library that goes on afterwards")
+        root = next((rule for rule in found if rule.role is Role.ROOT and rule.rule_id != _GENERIC_RULE), None)
+        if root is not None:
+            return _of(root, root.family.title if root.family else "")
+        weak = next((rule for rule in found if rule.role is Role.WEAK), None)
+        head = self.rules.matching(record.text)
+        cascade = next((rule for rule in head if rule.role is Role.CASCADE), None)
+        if cascade is not None or (_THREAD.match(record.lead) and weak is not None):
+            return Verdict(
+                Role.CASCADE, cascade.rule_id if cascade else "thread", why="what a process says when another one died"
+            )
+        if weak is not None:
+            return _of(weak, weak.family.title if weak.family else "")
+        rule = next((rule for rule in found if rule.rule_id == _GENERIC_RULE), None)
+        return Verdict(
+            Role.ROOT,
+            rule.rule_id if rule else None,
+            rule.family if rule else None,
+            is_generic=True,
+            why="an exception that nothing caught",
+        )
+
+    def _rules_of(self, record: Record) -> list[Rule]:
+        """Rules found in the message first, then in earlier exceptions of its chain."""
+        found = list(self.rules.matching(record.judged_text))
+        named = [rule for rule in found if rule.role is Role.ROOT and rule.rule_id != _GENERIC_RULE]
+        if not named:
+            for text in reversed(record.chain):
+                found.extend(rule for rule in self.rules.matching(text) if rule.role is Role.ROOT)
+        return found
+
+    def _judge_xid(self, text: str) -> Verdict | None:
+        sighting = find_xid(text)
+        if sighting is None:
+            return None
+        entry = load_xids().entry(sighting.code)
+        if entry is None:
+            return Verdict(Role.EVIDENCE, f"xid-{sighting.code}", why="an Xid that the catalogue does not have")
+        if entry.points_to in (XidPointsTo.GPU, XidPointsTo.NVLINK):
+            name = "nvlink-error" if entry.component is Component.NVLINK else _XID_FAMILIES.get(entry.code, "gpu-xid")
+            family = self.rules.families.get(name)
+            if family is not None:
+                return Verdict(Role.ROOT, f"xid-{entry.code}", family, why=f"Xid {entry.code}: {entry.meaning}")
+        return Verdict(Role.EVIDENCE, f"xid-{entry.code}", why=f"Xid {entry.code}: {entry.meaning}")
+
+
+def _of(rule: Rule, why: str) -> Verdict:
+    return Verdict(rule.role, rule.rule_id, rule.family, rule.ending, rule.strength == "soft", why=why)
+
+
+def _conditions_met(rule: Rule, met: frozenset[Condition]) -> bool:
+    return all(name in met for name in rule.requires)
+
+
+def _hard_hardware(roots: list[Rule]) -> bool:
+    """Whether a hardware or kernel signature stands in the line, which no soft word beside it can explain away."""
+    return any(rule.family is not None and rule.family.component in (Component.GPU, Component.NVLINK) for rule in roots)
+
+
+def _echo_only(roots: list[Rule]) -> bool:
+    """Roots that are said in passing by launchers and other ranks, and so yield to the cascade rule."""
+    return all(rule.family is not None and rule.family.name in _SAID_IN_PASSING for rule in roots)
