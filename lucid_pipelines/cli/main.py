@@ -9,11 +9,13 @@ from typing import Annotated
 import typer
 
 from lucid_pipelines import __version__
-from lucid_pipelines.cli import cluster, doctor, jobs, logs, service, submit, traces
+from lucid_pipelines.cli import cluster, doctor, jobs, logs, service, submit
+from lucid_pipelines.cli.lazy import LazyGroup
 from lucid_pipelines.cli.output import errors, one_line
 from lucid_pipelines.domain.errors import LucidError
 
 app = typer.Typer(
+    cls=LazyGroup,
     no_args_is_help=True,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -21,7 +23,7 @@ app = typer.Typer(
     help="Lucid Pipelines: submit training jobs to a shared GPU cluster that explains itself.",
 )
 
-JOBS, SERVICE, TOOLS = "Jobs", "Cluster and service", "Tools"
+JOBS, SERVICE = "Jobs", "Cluster and service"
 app.command(rich_help_panel=JOBS)(submit.submit)
 app.command(rich_help_panel=JOBS)(jobs.jobs)
 app.command(rich_help_panel=JOBS)(jobs.show)
@@ -33,7 +35,6 @@ app.command(rich_help_panel=SERVICE)(cluster.top)
 app.command(rich_help_panel=SERVICE)(doctor.doctor)
 app.command(rich_help_panel=SERVICE)(service.up)
 app.command(rich_help_panel=SERVICE)(service.down)
-app.add_typer(traces.app, name="traces", rich_help_panel=TOOLS)
 
 
 def _print_version(wanted: bool) -> None:
