@@ -7,6 +7,7 @@ import io
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -49,6 +50,8 @@ CONTRACT = Contract(
     source="written by `lucid traces convert` and `lucid traces generate`",
     columns=tuple(_column(name) for name in JOB_FIELDS),
     clock="submit_s: seconds since 1970-01-01 UTC, or since the trace's own zero (has_calendar in the header)",
+    is_closed=True,
+    missing_words=frozenset({""}),  # a user may be called None
     invariants=("job_id is unique", "submit_s <= start_s <= end_s", "empty cells are unknown"),
     oddities=(
         "the first line of a CSV is a comment with the metadata as JSON; Parquet keeps it under the key lucid_trace",
@@ -107,7 +110,8 @@ def write_trace(trace: LoadedTrace, path: Path) -> Path:
     except OSError as error:
         raise ExternalError(f"the trace cannot be written ({error.strerror or error}): {path}") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
     return path
 
 
@@ -162,11 +166,10 @@ def _parquet_blocks(context: ReadContext) -> Iterator[CellBlock]:
             _take_header((file.schema_arrow.metadata or {}).get(PARQUET_KEY, b"{}").decode(), context)
             names = file.schema_arrow.names
             CONTRACT.require(names, label)
-            known = [name for name in names if name in JOB_FIELDS]
             total, number = max(1, file.metadata.num_rows), 1
             if file.metadata.num_rows == 0:
                 raise InputError(f"the trace file has no rows: {label}")
-            for batch in file.iter_batches(_PARQUET_ROWS, columns=known):
+            for batch in file.iter_batches(_PARQUET_ROWS, columns=names):
                 yield _parquet_block(batch, number, context)
                 number += batch.num_rows
                 if context.progress is not None:

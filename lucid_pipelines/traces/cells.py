@@ -13,8 +13,6 @@ import pandas as pd
 from lucid_pipelines.traces.contract import Column, Contract, Kind, Reason
 from lucid_pipelines.traces.frames import Bools, Floats, Objects, is_none, parsed_numbers
 
-MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "None", "none", "null", "NULL", "Unknown", "NaT", "<NA>")
-_MISSING = frozenset(MISSING_WORDS)
 _FLAGS = {"1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0, "true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
 
 
@@ -64,7 +62,7 @@ class CellBlock:
             return None
         values = self.cells[name]
         out = np.empty(len(self), dtype=object)
-        out[:] = [_text(value) for value in values]
+        out[:] = [_text(value, self.contract.missing_words) for value in values]
         if self.contract.column(name).cell_required:
             self.fault(is_none(out), Reason.MISSING_VALUE)
         return out
@@ -79,7 +77,7 @@ class CellBlock:
             empty = np.isnan(numbers)
         else:
             numbers = parsed_numbers(values)
-            empty = _empty(values, np.isnan(numbers))
+            empty = self._empty(values, np.isnan(numbers))
         bad = ~np.isfinite(numbers) & ~empty
         numbers[bad] = np.nan
         self._note(self.contract.column(name), bad, empty, Reason.BAD_NUMBER)
@@ -94,7 +92,7 @@ class CellBlock:
             return self.number(name)
         seconds = seconds_of(values, self.zone)
         unread = np.isnan(seconds)
-        empty = _empty(values, unread)
+        empty = self._empty(values, unread)
         self._note(self.contract.column(name), unread & ~empty, empty, Reason.BAD_TIME)
         return seconds
 
@@ -107,7 +105,7 @@ class CellBlock:
             return self.number(name)
         words = [str(value).strip().lower() for value in values]
         flags = np.array([_FLAGS.get(word, np.nan) for word in words], dtype=np.float64)
-        empty = _empty(values, np.isnan(flags))
+        empty = self._empty(values, np.isnan(flags))
         self._note(self.contract.column(name), np.isnan(flags) & ~empty, empty, Reason.BAD_NUMBER)
         return flags
 
@@ -121,6 +119,13 @@ class CellBlock:
         self.fault(bad, reason)
         if column.cell_required:
             self.fault(empty, Reason.MISSING_VALUE)
+
+    def _empty(self, values: Sequence[object] | npt.NDArray[Any], unread: Bools) -> Bools:
+        """Which of the cells that could not be read are merely empty."""
+        empty = np.zeros(len(unread), dtype=bool)
+        for i in np.flatnonzero(unread):
+            empty[i] = _text(values[int(i)], self.contract.missing_words) is None
+        return empty
 
 
 def seconds_of(values: Sequence[object] | npt.NDArray[Any], zone: str) -> Floats:
@@ -166,16 +171,8 @@ def _has_offset(text: str) -> bool:
     return tail.endswith(("Z", "z")) or "+" in tail or "-" in tail
 
 
-def _text(value: object) -> str | None:
+def _text(value: object, missing: frozenset[str]) -> str | None:
     if value is None or (isinstance(value, float) and np.isnan(value)):
         return None
     text = value.strip() if isinstance(value, str) else str(value)
-    return None if text in _MISSING else text
-
-
-def _empty(values: Sequence[object] | npt.NDArray[Any], unread: Bools) -> Bools:
-    """Which of the cells that could not be read are merely empty."""
-    empty = np.zeros(len(unread), dtype=bool)
-    for i in np.flatnonzero(unread):
-        empty[i] = _text(values[int(i)]) is None
-    return empty
+    return None if text in missing else text

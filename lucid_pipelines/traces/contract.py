@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from enum import StrEnum
 
 from lucid_pipelines.domain.errors import InputError, did_you_mean
+
+MISSING_WORDS = frozenset({"", "NA", "N/A", "NaN", "nan", "None", "none", "null", "NULL", "Unknown", "NaT", "<NA>"})
+"""How public traces write that they do not know."""
 
 
 class Kind(StrEnum):
@@ -78,6 +82,8 @@ class Contract:
         excludes: columns that show that a file is of another format.
         clock: what the times mean and which zone they were written in.
         headerless: whether the public file has no header line; columns are then in contract order.
+        missing_words: cells that mean "not known".
+        is_closed: whether a file with further columns is refused.
     """
 
     format: str
@@ -90,6 +96,8 @@ class Contract:
     excludes: tuple[str, ...] = ()
     separator: str = ","
     headerless: bool = False
+    is_closed: bool = False
+    missing_words: frozenset[str] = MISSING_WORDS
 
     @property
     def required(self) -> tuple[Column, ...]:
@@ -122,12 +130,29 @@ class Contract:
         """As ``match``.
 
         Raises:
-            InputError: a required column is missing; the nearest present one is named.
+            InputError: a required column is missing or one is too many; the nearest name is given.
         """
         missing = self.missing(header)
         if missing:
             raise InputError(missing_columns_message(self, missing, header, where))
-        return self.match(header)
+        found = self.match(header)
+        unknown = [name.strip() for i, name in enumerate(header) if i not in found.values()]
+        if self.is_closed and unknown:
+            hint = did_you_mean(unknown[0], [column.name for column in self.columns])
+            raise InputError(f"format {self.format!r} has no column {unknown[0]!r}{hint}: {where}")
+        return found
+
+    def resemblance(self, header: Sequence[str]) -> float:
+        """How near a header comes, 0 to 1: required columns that are there, the others by their nearest name."""
+        found = self.match(header)
+        spare = [name.strip().lower() for i, name in enumerate(header) if i not in found.values()]
+        nearest = [
+            max((SequenceMatcher(None, column.name.lower(), name).ratio() for name in spare), default=0.0)
+            for column in self.required
+            if column.name not in found
+        ]
+        fulfilled = len(self.required) - len(nearest)
+        return (fulfilled + sum(nearest)) / len(self.required)
 
 
 def missing_columns_message(contract: Contract, missing: Iterable[Column], header: Sequence[str], where: str) -> str:

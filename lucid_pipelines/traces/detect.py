@@ -8,15 +8,15 @@ from pathlib import Path
 from lucid_pipelines.domain.errors import InputError, LucidError
 from lucid_pipelines.traces import alibaba_pai
 from lucid_pipelines.traces.canonical import COMMENT, is_parquet
-from lucid_pipelines.traces.contract import Contract, missing_columns_message
+from lucid_pipelines.traces.contract import missing_columns_message
 from lucid_pipelines.traces.files import TraceFile, open_bytes
 from lucid_pipelines.traces.lines import peek_line, split_header
 from lucid_pipelines.traces.registry import CONTRACTS, FORMATS
 from lucid_pipelines.traces.slurm_records import separator_of
 
 _PAI_STATES = ("terminated", "failed", "running", "waiting")
-_NEAR_FRAC = 0.5
-"""From this share of required columns on, a file counts as a damaged one of the format."""
+_NEAR_FRAC = 0.6
+"""From this resemblance on, a file counts as a damaged one of the format."""
 _HEAD_BYTES = 1 << 16
 _SCAN_LIMIT = 200
 """Files of a folder that are looked at."""
@@ -118,20 +118,12 @@ def _is_number(text: str) -> bool:
 
 
 def _unknown(header: Sequence[str], line: str, file: TraceFile) -> str:
-    nearest = max(CONTRACTS, key=lambda contract: _share(contract, header))
+    open_ones = [c for c in CONTRACTS if not c.headerless and not c.is_excluded_by(header)]
+    nearest = max(open_ones, key=lambda contract: contract.resemblance(header))
     missing = nearest.missing(header)
-    if missing and _share(nearest, header) >= _NEAR_FRAC and not nearest.is_excluded_by(header):
+    if missing and len(missing) <= len(nearest.required) / 2 and nearest.resemblance(header) >= _NEAR_FRAC:
         return missing_columns_message(nearest, missing, header, file.label)
     return (
         f"{file.label} is of no known trace format ({', '.join(FORMATS)}): its first line is {line[:120]!r}; "
         "name the format, or convert the file to the canonical one"
     )
-
-
-def _share(contract: Contract, header: Sequence[str]) -> float:
-    """How much of the contract the header fulfils; excluded columns speak against it."""
-    required = len(contract.required)
-    fulfilled = required - len(contract.missing(header))
-    if contract.headerless or fulfilled < 2:
-        return 0.0
-    return (fulfilled + 0.01 * len(contract.match(header)) - 2.0 * contract.is_excluded_by(header)) / required

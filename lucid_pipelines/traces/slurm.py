@@ -206,8 +206,8 @@ def _take(records: pd.DataFrame, context: ReadContext) -> None:
     raws, ids = records["raw"].tolist(), records["job_id"].tolist()
     numbers = records["row"].to_numpy(np.int64)
     # Texts of sound records are not kept until here; a repeated id is named instead.
-    block = CellBlock(CONTRACT, numbers, {}, lambda i: raws[i] or f"JobID {ids[i]}", context.zone)
-    block.reasons = records["reason"].where(records["reason"].notna(), None).to_numpy(object)
+    block = CellBlock(CONTRACT, numbers, {}, lambda i: _raw_text(raws[i], ids[i]), context.zone)
+    block.reasons[:] = [Reason(word) if isinstance(word, str) else None for word in records["reason"]]
     context.collector.rows_read -= len(block)  # counted when they were read
     start, submit = records["start_s"].to_numpy(np.float64), records["submit_s"].to_numpy(np.float64)
     context.collector.take(
@@ -229,6 +229,10 @@ def _take(records: pd.DataFrame, context: ReadContext) -> None:
             "attempts": records["attempts"].to_numpy(np.float64),
         },
     )
+
+
+def _raw_text(raw: object, job_id: str) -> str:
+    return raw if isinstance(raw, str) else f"JobID {job_id}"
 
 
 def _state_words(block: CellBlock) -> Objects:
