@@ -25,12 +25,14 @@ class Policy(Protocol):
     Attributes:
         name: as in the registry, with the variant (``lucid:no_packing``).
         preempts: whether it stops jobs for the sake of others.
+        packs: whether it lets jobs share GPUs.
         profiling: who is profiled before it enters its queue; ``None`` = nobody.
         fallbacks: how often each missing fact was replaced by the plain rule, by kind.
     """
 
     name: str
     preempts: bool
+    packs: bool
     profiling: ProfilingRules | None
     fallbacks: Counter[str]
 

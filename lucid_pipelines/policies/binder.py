@@ -7,7 +7,8 @@ just been started in a pass is a candidate for those behind it: so two waiting j
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Hashable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
 
 from lucid_pipelines.domain.decision import Fact, Reason
 from lucid_pipelines.domain.free_gpus import Slots, lowest_bits
@@ -22,11 +23,13 @@ PackClass = Hashable
 class Binder:
     """Candidates for sharing, by virtual cluster and number of GPUs."""
 
-    def __init__(self, rules: PairingRules, estimates: Estimates | None) -> None:
+    def __init__(self, rules: PairingRules, estimates: Estimates | None, fallbacks: Counter[str]) -> None:
         """Args:
         estimates: predicted durations; ``None`` when the policy works without.
+        fallbacks: counts the jobs that cannot share because a fact is missing.
         """
         self.rules = rules
+        self._fallbacks = fallbacks
         self._estimates = estimates
         self._residents: dict[str, dict[int, dict[str, Resident]]] = {}
         self._versions: dict[tuple[str, int], int] = {}
@@ -119,13 +122,11 @@ class Binder:
         if change.job is not None:
             self._touched.setdefault(change.vc, {})[change.job.job_id] = change.job.gpus
 
-    def rebuild(self, view: ClusterView) -> None:
-        """Begin anew with the running jobs of a view."""
+    def rebuild(self, vcs: Iterable[VcView]) -> None:
+        """Begin anew with the running jobs of these virtual clusters."""
         self._residents = {}
         self._hopeless = {}
-        self._touched = {
-            vc.name: {job_id: running.job.gpus for job_id, running in vc.running.items()} for vc in view.vcs.values()
-        }
+        self._touched = {vc.name: {job_id: running.job.gpus for job_id, running in vc.running.items()} for vc in vcs}
 
     def refresh(self, view: ClusterView) -> None:
         """Bring the candidates up to date after ``follow`` or ``rebuild``."""
@@ -149,6 +150,9 @@ class Binder:
         scores = [sharer.sharing_score for sharer in sharers]
         memories = [sharer.profile.memory_peak_mib if sharer.profile else None for sharer in sharers]
         group = vc.free.layout.groups[vc.free.layout.group_of[running.slots[0][0]]] if running.slots else None
+        gpu_memory_mib = group.memory_mib if group is not None else None
+        if self.rules.memory_safe and gpu_memory_mib is None and self.rules.full_gpu_memory_mib is None:
+            self._fallbacks["unknown_gpu_memory"] += 1
         predicted_s = self._predicted_s(job)
         speed = 1.0 if running.speed_frac is None else running.speed_frac
         left_s, speed_frac = predicted_s, 0.0
@@ -167,7 +171,7 @@ class Binder:
             never_pack=job.never_pack,
             is_unstable=running.is_unstable,
             jobs_on_gpu=len(sharers),
-            gpu_memory_mib=group.memory_mib if group is not None else None,
+            gpu_memory_mib=gpu_memory_mib,
         )
 
     def _candidates(self, vc: str, gpus: int) -> Iterator[Resident]:

@@ -74,11 +74,12 @@ class Lucid(QueuePolicy):
         super().__init__(name, bypass)
         self._profiling_vc = profiling.profiler_vc
         self.profiling = profiling if profiling.profiler_vc is not None else None
+        self.packs = order.pack
         self._order = order
         self._pairing = pairing
         self._modes = modes
         self._estimates = Estimates(estimator, fallback_duration_s, self.fallbacks)
-        self._binder = Binder(pairing, self._estimates if order.use_estimates else None)
+        self._binder = Binder(pairing, self._estimates if order.use_estimates else None, self.fallbacks)
         self._profiler = Profiler(profiling) if profiling.profiler_vc is not None else None
         self._sharing = _Sharing(Moment.of(0.0, SharingMode.OFF, pairing))
         self._mode_reason = Reason("sharing_mode", {"mode": SharingMode.OFF.value})
@@ -107,13 +108,14 @@ class Lucid(QueuePolicy):
         return Reason("predicted_gpu_time", facts)
 
     def bucket(self, job: QueuedJob) -> tuple[object, ...]:
-        return (job.gpus, job.gpu_type, self._binder.pack_class(job) if self._order.pack else None)
+        return (job.gpus, job.gpu_type, self._binder.pack_class(job) if self.packs else None)
 
     def other_change(self, change: Change) -> None:
-        self._binder.follow(change)
+        if change.vc != self._profiling_vc:
+            self._binder.follow(change)
 
     def rebuilt(self, view: ClusterView) -> None:
-        self._binder.rebuild(view)
+        self._binder.rebuild([vc for vc in view.vcs.values() if self.takes_part(vc)])
 
     def decide(self, view: ClusterView) -> list[Decision]:
         decisions: list[Decision] = []
@@ -130,14 +132,14 @@ class Lucid(QueuePolicy):
             due.append(self._profiler.next_pass_s(view))
         if self._again:
             due.append(view.now_s)
-        shares_less = self._order.pack and self._sharing.at.mode is not SharingMode.DEFAULT
+        shares_less = self.packs and self._sharing.at.mode is not SharingMode.DEFAULT
         if shares_less and any(vc.queued for vc in view.vcs.values()):
             due.append(next_mode_s(view.forecast, view.now_s, self._modes))
         return min((time_s for time_s in due if time_s is not None), default=None)
 
     def look_at(self, view: ClusterView) -> Collection[str]:
         names = self.queues.follow(view)
-        if not self._order.pack:
+        if not self.packs:
             return names
         self._binder.refresh(view)
         mode, self._mode_reason = choose_mode(view.forecast, view.now_s, self._modes)
@@ -148,20 +150,20 @@ class Lucid(QueuePolicy):
         return view.vcs if has_changed else names
 
     def decide_vc(self, this: Pass) -> None:
-        if self._order.pack:
+        if self.packs:
             self._sharing = _Sharing(self._sharing.at)
             if self._pairing.split_unstable:
                 self._split(this)
         super().decide_vc(this)
 
     def walk(self, this: Pass) -> bool:
-        if not self._order.pack or self._sharing.at.mode is SharingMode.OFF:
+        if not self.packs or self._sharing.at.mode is SharingMode.OFF:
             return super().walk(this)
         return self._walk_sharing(this)
 
     def reasons(self, this: Pass, job: QueuedJob) -> tuple[Reason, ...]:
         given = super().reasons(this, job)
-        if not self._order.pack:
+        if not self.packs:
             return given
         if not this.view.explain or job.job_id in this.started:
             return (*given, self._mode_reason)

@@ -25,6 +25,7 @@ class PreemptivePolicy:
     """Keep two ordered queues per virtual cluster, of waiting and of running jobs, and merge them."""
 
     preempts: bool = True
+    packs: bool = False
     profiling: ProfilingRules | None = None
 
     repass_s: float = 1.0

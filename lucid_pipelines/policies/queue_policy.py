@@ -84,6 +84,7 @@ class QueuePolicy:
     """
 
     preempts: bool = False
+    packs: bool = False
     profiling: ProfilingRules | None = None
 
     looks_at_running: bool = False

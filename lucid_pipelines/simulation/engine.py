@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from lucid_pipelines.domain.decision import Hold, LendNodes, Pack, Start, Stop
 from lucid_pipelines.domain.errors import StateError
@@ -49,6 +50,8 @@ def replay(given: ReplayInput, policy: Policy, options: ReplayOptions = ReplayOp
     state = ClusterState(nodes)
     recorder = Recorder(len(given.jobs))
     events = Events()
+    if not policy.packs:
+        options = replace(options, scorer=None)
     world = World(state, events, recorder, options, profiling, preempts=policy.preempts)
     with _without_garbage_collection():
         _run(given.jobs, policy, state, events, world, recorder, options)

@@ -1,14 +1,11 @@
-"""Predicted durations in a replay: from a file, or from what has ended so far."""
+"""Predicted durations in a replay: given ones, or from what has ended so far."""
 
 from __future__ import annotations
 
-import csv
 import re
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
-from pathlib import Path
 
-from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.domain.job import Estimate
 from lucid_pipelines.domain.trace import TraceJob, TraceState
 from lucid_pipelines.domain.view import QueuedJob
@@ -73,29 +70,3 @@ def _rungs(user: str, name: str, gpus: int) -> tuple[tuple[str, Hashable], ...]:
         ("gpus", gpus),
         ("all", ()),
     )
-
-
-def read_predictions(path: Path) -> dict[str, float]:
-    """Read a CSV file with the columns ``job_id`` and ``duration_s`` (or ``priority``, as the artifact's files).
-
-    Raises:
-        InputError: no such file, a column is missing, a number is wrong or a job occurs twice.
-    """
-    predictions: dict[str, float] = {}
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file)
-            names = reader.fieldnames or []
-            column = "duration_s" if "duration_s" in names else "priority"
-            if "job_id" not in names or column not in names:
-                raise InputError(f"{path} needs the columns job_id and duration_s; it has {', '.join(names) or 'none'}")
-            for row in reader:
-                job_id = row["job_id"]
-                if job_id in predictions:
-                    raise InputError(f"{path}, line {reader.line_num}: one prediction a job; twice {job_id!r}")
-                predictions[job_id] = float(row[column])
-    except OSError as error:
-        raise InputError(f"the predictions cannot be read: {error}") from error
-    except ValueError as error:
-        raise InputError(f"{path}: a duration must be a number of seconds: {error}") from error
-    return predictions

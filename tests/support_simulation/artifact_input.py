@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from lucid_pipelines.domain.trace import ClusterSpec, TraceJob, TraceState
+from lucid_pipelines.domain.trace import ClusterSpec, NodeGroup, TraceJob, TraceState
 from lucid_pipelines.domain.view import Forecast
 
 BEGIN = pd.Timestamp("2020-09-01")
@@ -58,7 +58,7 @@ def read_artifact_input(folder: Path) -> ArtifactInput:
     starts = ((forecast.time - ORIGIN).dt.total_seconds()).tolist()
     return ArtifactInput(
         jobs,
-        ClusterSpec.uniform(nodes),
+        ClusterSpec({vc: (NodeGroup(count, 8, "RTX 3090", 24_576.0),) for vc, count in nodes.items()}),
         _predictions(folder / "Venus_Sept_lgb.csv.gz"),
         _predictions(folder / "Venus_Sept_ebm_weekly_updated.csv.gz"),
         Forecast(starts, forecast.pred_gpu_job.tolist(), forecast.pred_gpu_num.tolist()),
