@@ -29,16 +29,15 @@ class Counters:
         """Count under several names in one transaction."""
 
         def work(tx: Transaction) -> None:
-            for name in sorted(amounts):
-                values = {"name": name, "value": amounts[name], "updated_at": now}
-                tx.upsert(
-                    _COUNTERS,
-                    values,
-                    ["name"],
-                    lambda new: {"value": _COUNTERS.c.value + new.value, "updated_at": new.updated_at},
-                )
+            tx.upsert(
+                _COUNTERS,
+                [{"name": name, "value": amounts[name], "updated_at": now} for name in sorted(amounts)],
+                ["name"],
+                changed=lambda new: {"value": _COUNTERS.c.value + new.value, "updated_at": new.updated_at},
+            )
 
-        self._database.write(work)
+        if amounts:
+            self._database.write(work)
 
     def all(self, prefix: str = "") -> dict[str, int]:
         """Counts by name, of the names that begin with ``prefix``."""
@@ -63,7 +62,9 @@ class Meta:
         """Set a key. ``None`` is a value too; use ``remove`` to forget it."""
         values = {"key": key, "value": value, "updated_at": now}
         self._database.write(
-            lambda tx: tx.upsert(_META, values, ["key"], lambda new: {"value": new.value, "updated_at": new.updated_at})
+            lambda tx: tx.upsert(
+                _META, [values], ["key"], lambda new: {"value": new.value, "updated_at": new.updated_at}
+            )
         )
 
     def remove(self, key: str) -> bool:

@@ -14,7 +14,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
-from lucid_pipelines.domain.errors import LucidError
+from lucid_pipelines.domain.errors import InputError, LucidError
 from lucid_pipelines.domain.states import JobState
 from lucid_pipelines.store import tables
 from lucid_pipelines.store.faults import is_retried, translated
@@ -58,11 +58,26 @@ class Transaction:
         statement = dialect.insert(table).on_conflict_do_nothing().returning(key)
         return list(self.execute(statement, list(rows)).scalars())
 
-    def upsert(self, table: Any, values: Mapping[str, Any], keys: list[str], changed: Callable[[Any], Any]) -> None:
-        """Insert a row or change the one that has its keys; ``changed`` maps the new row to new values."""
+    def upsert(
+        self,
+        table: Any,
+        rows: Sequence[Mapping[str, Any]],
+        keys: list[str],
+        changed: Callable[[Any], Any],
+        only_if: Callable[[Any], Any] = lambda new: None,
+    ) -> None:
+        """Insert rows of one shape, or change those that have their keys.
+
+        Args:
+            changed: maps the new row to the values to set.
+            only_if: maps the new row to the condition under which the old one is changed.
+        """
         dialect = sqlite if self.connection.dialect.name == "sqlite" else postgresql
-        statement: Any = dialect.insert(table).values(values)
-        self.execute(statement.on_conflict_do_update(index_elements=keys, set_=changed(statement.excluded)))
+        statement: Any = dialect.insert(table)
+        new = statement.excluded
+        self.execute(
+            statement.on_conflict_do_update(index_elements=keys, set_=changed(new), where=only_if(new)), list(rows)
+        )
 
     def event(
         self,
@@ -147,6 +162,8 @@ class Database:
                 return result
             except LucidError:
                 raise
+            except OverflowError as exc:  # SQLite's driver raises it bare
+                raise InputError(f"a whole number does not fit the state database; {exc}") from exc
             except SQLAlchemyError as exc:
                 if attempt == _DEADLOCK_TRIES or not is_retried(exc):
                     raise translated(exc, self.url) from exc

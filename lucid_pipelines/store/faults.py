@@ -40,7 +40,7 @@ def translated(error: SQLAlchemyError, url: URL) -> LucidError:
     """Return the project's error for one of SQLAlchemy's."""
     if isinstance(error, StatementError) and isinstance(error.orig, LucidError):
         return error.orig
-    if isinstance(error, DataError) or isinstance(getattr(error, "orig", None), OverflowError):
+    if isinstance(error, DataError):
         return InputError(f"a value does not fit the state database; {_first_line(error)}")
     if isinstance(error, IntegrityError):
         return StateError(f"the state database refused a contradiction; {_first_line(error)}")

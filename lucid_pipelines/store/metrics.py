@@ -33,9 +33,16 @@ class Metrics:
 
         def work(tx: Transaction) -> None:
             newest = {(s.node, s.gpu_index): s for s in sorted(samples, key=lambda s: s.sampled_at)}
-            for (node, index), sample in sorted(newest.items()):
-                values = {"node": node, "gpu_index": index, "at": sample.sampled_at, "sample": sample_to_json(sample)}
-                tx.upsert(_LATEST, values, ["node", "gpu_index"], lambda new: {"at": new.at, "sample": new.sample})
+            tx.upsert(
+                _LATEST,
+                [
+                    {"node": node, "gpu_index": index, "at": sample.sampled_at, "sample": sample_to_json(sample)}
+                    for (node, index), sample in sorted(newest.items())
+                ],
+                ["node", "gpu_index"],
+                changed=lambda new: {"at": new.at, "sample": new.sample},
+                only_if=lambda new: new.at >= _LATEST.c.at,
+            )
             if attempt_id is not None:
                 rows = [{"attempt_id": attempt_id, "at": s.sampled_at, "sample": sample_to_json(s)} for s in samples]
                 tx.execute(insert(_SAMPLES), rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import select, update
 
 from lucid_pipelines.domain.errors import InputError, NotFoundError, StateError
 from lucid_pipelines.store import tables
@@ -43,11 +43,11 @@ class Nodes:
         """
         if not node or not owner or not reason:
             raise InputError(f"an isolation names its node, owner and reason; got {node!r}, {owner!r}, {reason!r}")
-        same_gpu = _CONDITIONS.c.gpu_index.is_not_distinct_from(gpu_index)
-        same = (_CONDITIONS.c.node == node) & (_CONDITIONS.c.owner == owner) & same_gpu
+        scope = "node" if gpu_index is None else f"gpu {gpu_index}"
         row = {
             "node": node,
             "gpu_index": gpu_index,
+            "scope": scope,
             "owner": owner,
             "reason": reason,
             "evidence": evidence,
@@ -56,15 +56,17 @@ class Nodes:
         }
 
         def work(tx: Transaction) -> tuple[NodeReason, bool]:
-            existing = tx.execute(select(_CONDITIONS).where(same, _CONDITIONS.c.lifted_at.is_(None))).mappings().first()
-            if existing is not None:
-                return reason_from_row(existing), False
-            added = tx.execute(insert(_CONDITIONS).values(row).returning(_CONDITIONS)).mappings().one()
+            new_ids = tx.insert_new(_CONDITIONS, [row])
+            same = (_CONDITIONS.c.node == node) & (_CONDITIONS.c.scope == scope) & (_CONDITIONS.c.owner == owner)
+            in_force = select(_CONDITIONS).where(same, _CONDITIONS.c.lifted_at.is_(None))
+            found = reason_from_row(tx.execute(in_force).mappings().one())
+            if not new_ids:
+                return found, False
             payload = {"node": node, "gpu_index": gpu_index, "owner": owner, "reason": reason}
             if with_intent:
-                insert_intent(tx, key=f"isolate:{added['id']}", kind=IntentKind.ISOLATE, payload=payload, now=now)
+                insert_intent(tx, key=f"isolate:{found.reason_id}", kind=IntentKind.ISOLATE, payload=payload, now=now)
             tx.touch()
-            return reason_from_row(added), True
+            return found, True
 
         return self._database.write(work)
 

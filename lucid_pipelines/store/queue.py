@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -17,8 +18,19 @@ from lucid_pipelines.store.records import ActiveAttempt, QueueView, SlotUse
 
 _JOBS = tables.jobs
 _ATTEMPTS = tables.attempts
+_SLOTS = tables.gpu_slots
 _SHOWN = (JobState.QUEUED, JobState.PROFILE_QUEUED, JobState.RUNNING, JobState.PROFILING)
 _CHUNK = 500
+
+
+@dataclass(frozen=True, slots=True)
+class _Active:
+    """What runs, as it was read last; replaced as a whole, so that a failed read leaves the old one true."""
+
+    versions: dict[str, int]
+    attempts: dict[str, Attempt]
+    active: tuple[ActiveAttempt, ...]
+    slots: tuple[SlotUse, ...]
 
 
 class Queue:
@@ -28,7 +40,7 @@ class Queue:
         self._database = database
         self._lock = threading.Lock()
         self._jobs: dict[str, Job] = {}
-        self._attempts: dict[str, tuple[int, Attempt]] = {}
+        self._active = _Active({}, {}, (), ())
         self._last: QueueView | None = None
 
     def change_counter(self) -> int:
@@ -51,30 +63,15 @@ class Queue:
         if self._last is not None and self._last.change == change:
             return self._last
         jobs = self._current_jobs(connection)
-        running = {job_id: job for job_id, job in jobs.items() if job.state.is_active}
-        attempts = self._current_attempts(connection, running)
-        slots = tuple(
-            SlotUse(*row)
-            for row in connection.execute(
-                select(tables.gpu_slots).order_by(
-                    tables.gpu_slots.c.node, tables.gpu_slots.c.gpu_index, tables.gpu_slots.c.slot
-                )
-            )
-        )
-        conditions = tables.node_conditions
-        in_force = select(conditions).where(conditions.c.lifted_at.is_(None)).order_by(conditions.c.id)
-        partners = _partners(slots)
-        active = [
-            ActiveAttempt(running[attempt.job_id], attempt, tuple(sorted(partners.get(attempt.attempt_id, ()))))
-            for attempt in attempts
-        ]
-        active.sort(key=lambda entry: (entry.attempt.placed_at, entry.attempt.attempt_id))
+        active, slots = self._current_active(connection, [job for job in jobs.values() if job.state.is_active])
         waiting = [job for job in jobs.values() if not job.state.is_active]
         waiting.sort(key=lambda job: (job.submitted_at, job.job_id))
+        conditions = tables.node_conditions
+        in_force = select(conditions).where(conditions.c.lifted_at.is_(None)).order_by(conditions.c.id)
         self._last = QueueView(
             change=change,
             waiting=tuple(waiting),
-            active=tuple(active),
+            active=active,
             slots=slots,
             isolated=tuple(reason_from_row(row) for row in connection.execute(in_force).mappings()),
         )
@@ -89,20 +86,32 @@ class Queue:
         self._jobs = {job_id: fresh.get(job_id) or known[job_id] for job_id, _ in versions}
         return self._jobs
 
-    def _current_attempts(self, connection: Connection, running: dict[str, Job]) -> list[Attempt]:
-        """The open attempt of each running job; it changes only together with its job's version."""
-        known = self._attempts
-        stale = [job_id for job_id, job in running.items() if job_id not in known or known[job_id][0] != job.version]
+    def _current_active(
+        self, connection: Connection, running: list[Job]
+    ) -> tuple[tuple[ActiveAttempt, ...], tuple[SlotUse, ...]]:
+        """Running jobs with their open attempts, and the slots; both change only with the version of a job."""
+        versions = {job.job_id: job.version for job in running}
+        last = self._active
+        if versions == last.versions:
+            return last.active, last.slots
+        stale = [job_id for job_id in versions if versions[job_id] != last.versions.get(job_id)]
         open_ones = _ATTEMPTS.c.state != AttemptState.ENDED.value
         fresh = {
             row["job_id"]: attempt_from_row(row)
             for row in _rows(connection, _ATTEMPTS, _ATTEMPTS.c.job_id, stale, open_ones)
         }
-        self._attempts = {
-            job_id: (job.version, fresh[job_id]) if job_id in fresh else known[job_id]
-            for job_id, job in running.items()
-        }
-        return [attempt for _, attempt in self._attempts.values()]
+        attempts = {job_id: fresh.get(job_id) or last.attempts[job_id] for job_id in versions}
+        in_order = select(_SLOTS).order_by(_SLOTS.c.node, _SLOTS.c.gpu_index, _SLOTS.c.slot)
+        slots = tuple(SlotUse(*row) for row in connection.execute(in_order).all())
+        partners = _partners(slots)
+        active = [
+            ActiveAttempt(job, attempt, tuple(sorted(partners.get(attempt.attempt_id, ()))))
+            for job in running
+            for attempt in (attempts[job.job_id],)
+        ]
+        active.sort(key=lambda entry: (entry.attempt.placed_at, entry.attempt.attempt_id))
+        self._active = _Active(versions, attempts, tuple(active), slots)
+        return self._active.active, slots
 
 
 def _change(connection: Connection) -> int:

@@ -304,14 +304,23 @@ node_conditions = Table(
     Column("id", RowId, primary_key=True, autoincrement=True),
     Column("node", KeyText, nullable=False),
     Column("gpu_index", Integer),
-    Column("owner", CleanText, nullable=False),
+    Column("scope", KeyText, nullable=False),
+    Column("owner", KeyText, nullable=False),
     Column("reason", CleanText, nullable=False),
     Column("evidence", JsonDocument),
     Column("since", UtcTime, nullable=False),
     Column("deadline", UtcTime),
     Column("lifted_at", UtcTime),
     Column("lifted_by", CleanText),
-    Index("ix_node_conditions_in_force", "node", sqlite_where=_IN_FORCE, postgresql_where=_IN_FORCE),
+    Index(
+        "uq_node_conditions_in_force",
+        "node",
+        "scope",
+        "owner",
+        unique=True,
+        sqlite_where=_IN_FORCE,
+        postgresql_where=_IN_FORCE,
+    ),
 )
 
 actions = Table(

@@ -122,10 +122,10 @@ def test_a_renewed_claim_lasts_longer(store: Store, worker: Worker) -> None:
 
 def test_rival_processes_share_the_work_without_overlap(store_url: str, worker: Worker) -> None:
     with Store.open(store_url, durable=False) as store:
-        worker.make(store, 24)
+        worker.make(store, 12)
     kind = next(name for name, known in WORKERS.items() if known is worker)
     done = together(4, _drain, store_url, kind)
-    assert sorted(name for names in done for name in names) == sorted(f"w{n}" for n in range(24))
+    assert sorted(name for names in done for name in names) == sorted(f"w{n}" for n in range(12))
 
 
 def _drain(number: int, url: str, kind: str) -> list[str]:

@@ -202,7 +202,7 @@ def test_isolated_gpus_are_not_given_away(store: Store) -> None:
 
 def test_rival_schedulers_never_give_a_gpu_twice(store_url: str) -> None:
     with Store.open(store_url, durable=False) as store:
-        jobs = [queued(store, at(n)).job_id for n in range(24)]
+        jobs = [queued(store, at(n)).job_id for n in range(16)]
     wins = together(4, _grab, store_url, jobs)
     with Store.open(store_url, durable=False) as store:
         active = store.attempts.active()

@@ -56,7 +56,6 @@ BEGIN
         IF item.relkind = 'S' THEN EXECUTE format('ALTER SEQUENCE lucid.%I RESTART', item.relname); END IF;
     END LOOP;
     {deletes}
-    UPDATE lucid.changes SET value = 0;
 END $$
 """
 
@@ -67,14 +66,19 @@ def migrated_database() -> Iterator[str]:
     url = _free.pop() if _free else server().create_database(template=_template())
     yield url
     try:
-        _empty(url)
+        empty_postgres(url)
     except psycopg2.Error:  # the test broke or dropped it
         server().drop_database(url)
     else:
         _free.append(url)
 
 
-def _empty(url: str) -> None:
+def empty_postgres(url: str) -> None:
+    """Delete every row but the change counter, which only ever grows, and count from 1 again.
+
+    Raises:
+        psycopg2.Error: the database is not usable any more.
+    """
     kept = {"changes"}
     children_first = [table.name for table in reversed(metadata.sorted_tables) if table.name not in kept]
     deletes = " ".join(f"DELETE FROM lucid.{name};" for name in children_first)

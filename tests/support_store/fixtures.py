@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import atexit
 import shutil
+import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from lucid_pipelines.store import Store
-from tests.support_pg.fixtures import migrated_database, server_or_skip
+from lucid_pipelines.store.tables import metadata
+from tests.support_pg.fixtures import empty_postgres, migrated_database, server_or_skip
 
 DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
 
@@ -43,11 +46,15 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     server.drop_database(url)
 
 
-@pytest.fixture
-def store(store_url: str) -> Iterator[Store]:
-    """An open store on a fresh database."""
-    with Store.open(store_url, durable=False) as opened:
-        yield opened
+@pytest.fixture(params=DATABASES)
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    """An open store without rows: once on SQLite, once on PostgreSQL.
+
+    It is the same store for all tests of a session, emptied in between: opening one costs more than most tests.
+    """
+    shared = _shared_sqlite() if request.param == "sqlite" else _shared_postgres()
+    yield shared.store
+    shared.empty(shared.url)
 
 
 @pytest.fixture
@@ -71,3 +78,37 @@ def _sqlite_template() -> Path:
     Store.open(path, durable=False).close()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return path
+
+
+@dataclass(frozen=True)
+class _Shared:
+    store: Store
+    url: str
+    empty: Callable[[str], None]
+
+
+@cache
+def _shared_sqlite() -> _Shared:
+    folder = Path(tempfile.mkdtemp(prefix="lucid-shared-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    url = sqlite_url(folder)
+    return _Shared(Store.open(url, durable=False), url, _empty_sqlite)
+
+
+@cache
+def _shared_postgres() -> _Shared:
+    server_or_skip()
+    url = migrated_database().__enter__()  # lent for the whole session
+    return _Shared(Store.open(url), url, empty_postgres)
+
+
+def _empty_sqlite(url: str) -> None:
+    connection = sqlite3.connect(url.removeprefix("sqlite:///"), timeout=30)
+    try:
+        with connection:
+            for table in reversed(metadata.sorted_tables):
+                if table.name != "changes":  # which only ever grows
+                    connection.execute(f"DELETE FROM {table.name}")
+            connection.execute("DELETE FROM sqlite_sequence")
+    finally:
+        connection.close()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
-import signal
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -35,14 +33,6 @@ def together(count: int, work: Callable[..., Any], *args: Any, timeout_s: float 
             process.join(timeout=5)
             if process.is_alive():
                 process.kill()
-
-
-def killed_at(point: Callable[[Callable[[], None]], None]) -> None:
-    """Run ``point(die)`` in a process; ``die`` ends it by SIGKILL at that very spot."""
-    process = _FORK.Process(target=point, args=(lambda: os.kill(os.getpid(), signal.SIGKILL),), daemon=True)
-    process.start()
-    process.join(timeout=60)
-    assert process.exitcode == -signal.SIGKILL, f"the process was meant to be killed; it ended with {process.exitcode}"
 
 
 def _child(sender: Connection, barrier: Any, number: int, work: Callable[..., Any], args: tuple[Any, ...]) -> None:

@@ -239,6 +239,7 @@ def upgrade() -> None:
         sa.Column("id", _ROW, autoincrement=True, nullable=False),
         sa.Column("node", sa.String(), nullable=False),
         sa.Column("gpu_index", sa.Integer(), nullable=True),
+        sa.Column("scope", sa.String(), nullable=False),
         sa.Column("owner", sa.String(), nullable=False),
         sa.Column("reason", sa.String(), nullable=False),
         sa.Column("evidence", _JSON, nullable=True),
@@ -248,7 +249,9 @@ def upgrade() -> None:
         sa.Column("lifted_by", sa.String(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_node_conditions")),
     )
-    op.create_index("ix_node_conditions_in_force", "node_conditions", ["node"], unique=False, **_IN_FORCE)
+    op.create_index(
+        "uq_node_conditions_in_force", "node_conditions", ["node", "scope", "owner"], unique=True, **_IN_FORCE
+    )
     op.create_table(
         "attempts",
         sa.Column("attempt_id", _ID, nullable=False),
