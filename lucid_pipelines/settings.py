@@ -86,7 +86,7 @@ class SchedulingSettings(Section):
 
     policy: str = "lucid"
     pass_interval_s: float = Field(default=1.0, gt=0, le=60)
-    window_s: float = Field(default=60.0, ge=5, le=600)
+    window_s: float = Field(default=60.0, ge=1, le=600)
     idle_exit_s: float = Field(default=12.0, gt=0)
     max_launch_tries: int = Field(default=3, ge=1)
     default_duration_s: float = Field(

@@ -17,7 +17,7 @@ from lucid_pipelines.cli.output import console, one_line, print_json
 from lucid_pipelines.domain.cluster import NodeCondition
 from lucid_pipelines.domain.errors import LucidError
 from lucid_pipelines.resources.system import has_nvml_library, open_system
-from lucid_pipelines.service.control import sensor_ticks, url
+from lucid_pipelines.service.control import sensor_ticks
 from lucid_pipelines.service.dagster_home import run_files
 from lucid_pipelines.service.status import is_running, read_status
 from lucid_pipelines.settings import Settings, load_settings
@@ -147,11 +147,11 @@ def _service(settings: Settings) -> list[Finding]:
         if process.restarts or process.last_exit:
             text = f"{name} was started again {process.restarts} times; last end {process.last_exit}"
             found.append(Finding("service", Level.NOTE, text, f"see {files.log(name)}"))
-    ticks = sensor_ticks(settings)
+    ticks = sensor_ticks(status.url)
     if ticks is None:
         return [
             *found,
-            Finding("ui", Level.PROBLEM, f"{url(settings)} does not answer", f"see {files.log('webserver')}"),
+            Finding("ui", Level.PROBLEM, f"{status.url} does not answer", f"see {files.log('webserver')}"),
         ]
     for name, tick in ticks.items():
         if tick.error is not None:

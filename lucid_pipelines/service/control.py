@@ -109,10 +109,10 @@ class SensorTicks:
     error: str | None
 
 
-def sensor_ticks(settings: Settings) -> dict[str, SensorTicks] | None:
-    """What each running sensor's newest ticks say; ``None`` while the UI does not answer."""
+def sensor_ticks(base_url: str) -> dict[str, SensorTicks] | None:
+    """What each running sensor's newest ticks say; ``None`` while the UI at ``base_url`` does not answer."""
     request = urllib.request.Request(
-        f"{url(settings)}/graphql",
+        f"{base_url}/graphql",
         data=json.dumps({"query": _SENSORS_QUERY}).encode(),
         headers={"Content-Type": "application/json"},
     )
@@ -197,7 +197,7 @@ def _missing(settings: Settings, status: ServiceStatus | None) -> str | None:
     """What is not ready yet, in words; ``None`` when everything is."""
     if status is None or status.phase != "running":
         return "the code server and the database"
-    ticks = sensor_ticks(settings)
+    ticks = sensor_ticks(status.url)
     if ticks is None:
         return "the web server"
     if not ticks:
