@@ -17,6 +17,8 @@ MIN_EVIDENCE = 2.0
 MAX_EVIDENCE = 4.5
 """Beyond this, more evidence does not make one counter better than another."""
 MIN_SCORE = 4.0
+ANNOUNCED = 2.5
+"""What an announcement of training is worth to a bar that has nothing else to show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +100,18 @@ class Counter:
         return self.ticks[-1]
 
 
-def find_counter(groups: Sequence[Group], last_order: int) -> tuple[Counter | None, str | None]:
-    """Choose the step counter; the second item says why there is none."""
+def find_counter(
+    groups: Sequence[Group], last_order: int, *, training_announced: bool = False
+) -> tuple[Counter | None, str | None]:
+    """Choose the step counter; the second item says why there is none.
+
+    Args:
+        groups: the templates of the window.
+        last_order: of the newest display state, to know what is stale.
+        training_announced: whether the log says that training starts; then a bar without a name may be its.
+    """
     reporting = [g for g in groups if g.training_losses and g.evidence >= MIN_EVIDENCE]
+    announced = _announced_totals(groups)
     candidates: list[Counter] = []
     seen_counter = False
     for group in groups:
@@ -110,23 +121,44 @@ def find_counter(groups: Sequence[Group], last_order: int) -> tuple[Counter | No
             rank = _rank(column)
             if rank is None:
                 continue
-            ticks = _gather(column, groups)
-            for subset in _split_by_total(ticks):
-                score = _score(column, rank, subset, group, reporting, last_order)
+            for ticks in _split_by_total(_gather(column, groups)):
+                backing = _backing(column, training_announced)
+                if ticks[-1].total in announced:
+                    backing = ANNOUNCED + 0.5
+                score = _score(column, rank, ticks, reporting, last_order, backing)
                 seen_counter = seen_counter or score is not None
                 if score is not None and score >= MIN_SCORE:
                     unit = "epoch" if column.role is Role.EPOCH else "step"
-                    candidates.append(Counter(column, tuple(subset), unit, score))
+                    candidates.append(Counter(column, tuple(ticks), unit, score))
     best = max(candidates, key=lambda c: c.score, default=None)
     if best is not None:
-        best = _densest(best, candidates)
-    if best is not None:
-        return best, None
+        return _densest(best, candidates), None
     if not groups:
         return None, "no line of the log carries numbers that could be progress"
     if not seen_counter:
         return None, "no number of the log counts upward as steps do"
     return None, "what counts upward in the log shows no sign of training"
+
+
+def _backing(column: Column, training_announced: bool) -> float:
+    if not training_announced:
+        return 0.0
+    if column.field.bar:
+        return ANNOUNCED
+    named = column.role is Role.STEP and column.group.evidence >= 1.5
+    return MIN_EVIDENCE if named else 0.0
+
+
+def _announced_totals(groups: Sequence[Group]) -> frozenset[float]:
+    """Totals that the log names as such: a bar that runs up to one of them is the training's."""
+    return frozenset(
+        value
+        for group in groups
+        for column in group.columns
+        if column.role is Role.TOTAL_STEPS and column.field.words <= 5 and len(set(column.values)) == 1
+        for value in column.values[-1:]
+        if value > 1
+    )
 
 
 def _rank(column: Column) -> float | None:
@@ -179,10 +211,16 @@ def _akin(other: Column, column: Column) -> bool:
 
 
 def _split_by_total(ticks: Sequence[Tick]) -> list[list[Tick]]:
-    """Bars of one look but different totals are different loops (training, evaluation): one list for each."""
+    """Bars of one look but different totals are different loops (training, evaluation): one list for each.
+
+    Where the second number itself counts upward (``epoch/step``), it is the step and there is no total.
+    """
     totals = {tick.total for tick in ticks}
     if len(totals) <= 1:
         return [list(ticks)]
+    seconds = [tick.total for tick in ticks if tick.total is not None]
+    if len(totals) > max(3, len(ticks) // 3) and behaviour(seconds).counts:
+        return [[Tick(t.record, t.total, None) for t in ticks if t.total is not None]]
     return [[tick for tick in ticks if tick.total == total] for total in totals]
 
 
@@ -209,19 +247,20 @@ def _score(
     column: Column,
     rank: float,
     ticks: Sequence[Tick],
-    group: Group,
     reporting: Sequence[Group],
     last_order: int,
+    backing: float,
 ) -> float | None:
+    """How much speaks for a column being the step; ``None`` when it does not behave like a counter."""
+    group = column.group
     values = [tick.step for tick in ticks]
     moves = behaviour(values, [tick.total for tick in ticks])
     named = column.role in (Role.STEP, Role.EPOCH)
-    evidence = group.evidence
-    can_lean = named or column.field.bar or any(field.bar for field in group.shape.fields)
-    support = _companion(ticks, group, reporting) if can_lean else 0.0
+    can_lean = named or any(field.bar for field in group.shape.fields)
+    evidence = max(group.evidence, _companion(ticks, group, reporting) if can_lean else 0.0, backing)
     if len(set(values)) == 1:
         single = len(values) == 1 or column.role is Role.EPOCH
-        if not single or not named or max(evidence, support) < 3.0:
+        if not single or not named or column.meaning.weight < 0.6 or evidence < 3.0:
             return None
         moved = 0.0
     elif not moves.counts:
@@ -232,11 +271,10 @@ def _score(
         return None
     if column.field.kind is Kind.FRACTION and any(t.total is not None and t.total <= 0 for t in ticks):
         return None
-    best_evidence = max(evidence, support)
-    if best_evidence < MIN_EVIDENCE:
+    if evidence < MIN_EVIDENCE:
         return rank
     stale = 1.0 if last_order - ticks[-1].record.order > 4 * _span(ticks) + 200 else 0.0
-    return rank + min(best_evidence, MAX_EVIDENCE) + moved + min(1.0, 0.2 * log2(len(ticks))) - stale
+    return rank + min(evidence, MAX_EVIDENCE) + moved + min(1.0, 0.2 * log2(len(ticks))) - stale
 
 
 def _span(ticks: Sequence[Tick]) -> float:

@@ -16,7 +16,8 @@ MAX_FORM_BYTES = 512
 
 def form_of(line: bytes) -> bytes:
     """The key of a line: equal for lines that differ in numbers, signs, padding and the length of a bar."""
-    return line[: 2 * MAX_FORM_BYTES].translate(None, _DELETED)[:MAX_FORM_BYTES]
+    form = line[: 2 * MAX_FORM_BYTES].translate(None, _DELETED)[:MAX_FORM_BYTES]
+    return form if len(form) > 3 or _DIGIT.search(line) else form + b" "
 
 
 def may_report(form: bytes, line: bytes) -> bool:

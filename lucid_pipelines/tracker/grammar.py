@@ -101,7 +101,8 @@ _DENOMINATOR = re.compile(
 _RANGE = re.compile(r"-(\d+)(?![\d.-])")
 _COUNT_NOUN = (
     r"(?:steps?|iters?|iterations?|its?|batch(?:es)?|updates?|epochs?|samples?|images?|imgs?|examples?|tokens?|toks?|"
-    r"words?|frames?|seqs?|sequences?|sents?|sentences?|docs?|documents?|episodes?|ba|ep|rounds?|records?|requests?|files?)"
+    r"words?|frames?|seqs?|sequences?|sents?|sentences?|docs?|documents?|episodes?|ba|ep|rounds?|records?|requests?|files?|"
+    r"轮|步)"
 )
 _TIME_UNIT = r"(?:ns|us|µs|μs|ms|msecs?|milliseconds?|secs?|seconds?|s|mins?|minutes?|hrs?|hours?|h|days?)"
 _UNIT = re.compile(
@@ -123,6 +124,9 @@ _SCALES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _ATTACHED_NOUN = re.compile(_COUNT_NOUN + r"(?![\w/])")
 _NOUN_BEHIND = re.compile(r" ?(" + _COUNT_NOUN + r")(?![\w/=])(?! *[:=])")
 _ONE_NOUN = re.compile(_COUNT_NOUN)
+_BEFORE_NOUN = frozenset(
+    ["", "第", "after", "at", "over", "for", "finished", "completed", "done", "ran", "processed", "total of", "on"]
+)
 _NAMEABLE = re.compile(rf"%|{_TIME_UNIT}")
 _NAME_BEHIND = re.compile(r" +([A-Za-z][A-Za-z_]*(?: [A-Za-z_]+){0,2})(?= *(?:[,;|)]|$))")
 
@@ -130,7 +134,9 @@ _STRIP_LEFT = re.compile(
     r"[\s\"'`({\[<>~≈≃#$*+|\-\\]*(?P<tie>[:=：]|->|=>|(?<![\w-])(?:is|of|at|was)\b)?[\s\"'`({\[<>~≈#$*+|\-\\:=]*$"
 )
 _QUALIFIER = re.compile(r"[(\[]([^()\[\]]{1,40})[)\]]$")
-_SEGMENT = re.compile(r"[,;|\t{}\[\]()<>\"'`•:=：，。；！!?\\]| {2,}|(?<= )[-–—*>](?= )|^[-–—*>]+(?= )|\.{2,}|^/")
+_SEGMENT = re.compile(
+    r"[,;|\t{}\[\]()<>\"`•:=：，。；！!?\\]|'(?!s\b)| {2,}|(?<= )[-–—*>](?= )|^[-–—*>]+(?= )|\.{2,}|^/"
+)
 _WORD = re.compile(r"\S+")
 _FREE_WORDS = re.compile(r"[A-Za-z\u4e00-\u9fff_./-]*[A-Za-z\u4e00-\u9fff]")
 _FILLER = re.compile(r"(?: +(?:is|was|at|of|the|in|for|to|=))+$")
@@ -205,7 +211,7 @@ def _read(text: str, match: re.Match[str], left: str, before: list[Found]) -> tu
             name, bar = "remaining", True
         elif text[end : end + 1] == "<" and not name:
             name, bar = "elapsed", True
-        if (not name and _ONE_NOUN.fullmatch(unit)) or (name in ("", "第") and unit in ("轮", "步")):
+        if name.lower() in _BEFORE_NOUN and _ONE_NOUN.fullmatch(unit):
             name = unit
         elif not name and not lead and _NAMEABLE.fullmatch(unit) and (behind := _NAME_BEHIND.match(text, end)):
             name, end = behind[1], behind.end()

@@ -48,9 +48,11 @@ class Column:
     @property
     def key(self) -> tuple[str, Kind, int]:
         """Columns of different templates with one key carry one quantity."""
+        fields = self.group.shape.fields[: self.index]
         if self.field.name:
-            return (self.field.name.lower(), self.field.kind, -1)
-        position = sum(f.kind is self.field.kind and not f.name for f in self.group.shape.fields[: self.index])
+            name = self.field.name.lower()
+            return (name, self.field.kind, -1 - sum(f.name.lower() == name for f in fields))
+        position = sum(f.kind is self.field.kind and not f.name for f in fields)
         return ("%bar" if self.field.bar else "", self.field.kind, position)
 
 
@@ -90,6 +92,8 @@ class Group:
         if self.training_losses:
             score += 2.0 + self.training_losses[0].meaning.weight
         score += sum(weight for role, weight in _EVIDENCE.items() if role in roles)
+        if any(c.role is Role.STEP and c.meaning.weight >= 1.0 for c in self.columns):
+            score += 0.5
         if any(field.words > 5 for field in self.shape.fields):
             score -= 1.0
         return score
@@ -175,7 +179,11 @@ def group_records(records: Sequence[Record]) -> list[Group]:
             key = keys[shape] = _template(shape)
         gathered.setdefault(key, []).append(record)
     for key, host in _hosts(gathered).items():
+        for record in gathered[key]:
+            record.is_glued = True
         gathered[host] += gathered.pop(key)
+    for key in _distorted(gathered):
+        del gathered[key]
     groups: list[Group] = []
     for key, found in gathered.items():
         shape = next(r.shape for r in reversed(found) if _template(r.shape) == key)
@@ -185,6 +193,7 @@ def group_records(records: Sequence[Record]) -> list[Group]:
 
 _Template = tuple[tuple[tuple[str, Kind, bool, str], ...], str]
 _MIN_HOST_FIELDS = 3
+_FREQUENT = 8
 
 
 def _template(shape: Shape) -> _Template:
@@ -206,3 +215,20 @@ def _hosts(gathered: dict[_Template, list[Record]]) -> dict[_Template, _Template
         if host is not None and host != key and len(found) < len(gathered[host]):
             glued[key] = host
     return {key: host for key, host in glued.items() if host not in glued}
+
+
+def _distorted(gathered: dict[_Template, list[Record]]) -> list[_Template]:
+    """Rare templates that begin like a frequent one and then leave it for good: glued in the middle of a number."""
+    frequent = [key for key, found in gathered.items() if len(found) >= _FREQUENT and len(key[0]) >= _MIN_HOST_FIELDS]
+    gone: list[_Template] = []
+    for key, found in gathered.items():
+        for host in frequent:
+            if host is key or len(found) > 0.25 * len(gathered[host]):
+                continue
+            same = next((i for i, (a, b) in enumerate(zip(key[0], host[0], strict=False)) if a[:2] != b[:2]), None)
+            if same is None or same < max(_MIN_HOST_FIELDS, 0.6 * len(host[0])):
+                continue
+            if {f[:2] for f in host[0][same:]}.isdisjoint(f[:2] for f in key[0][same:]):
+                gone.append(key)
+                break
+    return gone

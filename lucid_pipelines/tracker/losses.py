@@ -44,6 +44,7 @@ def find_loss(groups: Sequence[Group], counter: Counter | None) -> Reading | Non
             c
             for c in columns
             if c.group.evidence >= MIN_EVIDENCE + 1.0
+            and len(c.group.columns) >= 2
             and len(c.group.records) >= MIN_LONE_READINGS
             and len(set(c.values)) > 1
         ]
@@ -54,8 +55,11 @@ def find_loss(groups: Sequence[Group], counter: Counter | None) -> Reading | Non
         if _at_risk(series.newest, series.column) and len(series.values) > 2 and not _plausible(series.values):
             at = -2
         own_line = counter is not None and any(r is counter.newest.record for r in series.records)
+        rare = counter is not None and len(series.values) < 0.1 * min(len(counter.ticks), 64)
+        still = len(series.values) >= 5 and len(set(series.values)) == 1
         rank = (
-            series.meaning.weight + (0.15 if own_line else 0.0) - 0.02 * min(series.column.index, 5),
+            series.meaning.weight + (0.15 if own_line else 0.0) - (0.3 if rare or still else 0.0),
+            -float(series.column.index),
             float(series.newest.order),
         )
         if best is None or rank > best_rank:

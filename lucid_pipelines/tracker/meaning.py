@@ -85,7 +85,13 @@ def meaning(field: Field) -> Meaning:
 
 def tokens_of(name: str) -> list[str]:
     """``RunningAvgSamplesPerSec`` → running, avg, samples, per, sec; Chinese runs stay whole."""
-    return [token.lower() for token in _TOKEN.findall(name)]
+    tokens: list[str] = []
+    for token in _TOKEN.findall(name):
+        if token[0] > "\u2fff":
+            tokens += _CHINESE.findall(token) or [token]
+        else:
+            tokens.append(token.lower())
+    return tokens
 
 
 def unit_scale_s(unit: str) -> float | None:
@@ -94,6 +100,7 @@ def unit_scale_s(unit: str) -> float | None:
 
 
 _TOKEN = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[\u4e00-\u9fff]+")
+_CHINESE = re.compile("|".join(words.CHINESE))
 _SCALE_S: dict[str, float] = {}
 for _names, _factor in (
     ("ns nanosecond nanoseconds", 1e-9),
@@ -115,14 +122,16 @@ _STEP_NOUNS = words.STEP - {"up", "timestep", "timesteps"}
 
 
 def _by_unit(field: Field, bag: frozenset[str], unit: str) -> Meaning | None:
-    for text in (unit, field.qualifier.replace(" ", ""), field.name.replace(" ", "").replace("_", "")):
+    named = field.name.replace(" ", "") if "/" in field.name else ""
+    for text in (unit, field.qualifier.replace(" ", ""), named):
         if not text or len(text) > 40:
             continue
         if _FLOPS.search(text):
             return Meaning(Role.FLOP_RATE, 1.0, noun=text)
         if match := _RATE.match(text):
             return _rate(match["noun"], bag, per_minute="/min" in text.lower())
-        if (match := _TIME_PER.match(text)) and match["time"] in _SCALE_S and text is not field.name:
+        short = text is named and field.name[:1] in "mhdt" and field.name[1:2] == "/"
+        if (match := _TIME_PER.match(text)) and match["time"] in _SCALE_S and not short:
             return _time_per(match["noun"], match["count"], _SCALE_S[match["time"]], bag)
     if unit in ("%", "％"):
         return Meaning(Role.SHARE)
@@ -207,7 +216,9 @@ def _loss(tokens: list[str], bag: frozenset[str]) -> Meaning | None:
     core = {t for t in bag if t in words.LOSS or t.endswith("loss") or t.startswith("损失")}
     if {"cross", "entropy"} <= bag:
         core |= {"cross", "entropy"}
-    if not core or bag & words.NOT_VALUE:
+    if bag == {"learn"}:
+        return Meaning(Role.LOSS, 0.5)
+    if not core or bag & (words.NOT_VALUE - {"function"} if "value" in bag else words.NOT_VALUE):
         return None
     if "cost" in core and bag & (words.PART | words.PER_STEP | words.TIME) and len(core) == 1:
         return None
@@ -223,7 +234,7 @@ def _loss(tokens: list[str], bag: frozenset[str]) -> Meaning | None:
         weight = (0.93 if bag & words.LOSS_AVERAGED else 0.97) if plain else 0.72
         if "total" in bag and plain:
             weight = 0.99
-    if any(t.isdigit() for t in bag):
+    if tokens[-1].isdigit():
         weight -= 0.1
     if core <= {"mse", "mae", "rmse", "cost", "objective", "objf", "elbo"}:
         weight = min(weight, 0.6)
@@ -255,7 +266,8 @@ def _time(field: Field, bag: frozenset[str], unit: str) -> Meaning | None:
     if per_step - {"per"} and (named or scale is not None or "cost" in bag):
         if bag & words.ITEMS - words.STEP:
             return Meaning(Role.OTHER)
-        return Meaning(Role.STEP_TIME, 0.9, scale_s=scale)
+        known = words.TIME | words.SECOND | words.PER_STEP | words.LOSS_FILLER | words.AVERAGED | {"cost", "ms", "last"}
+        return Meaning(Role.STEP_TIME, 0.9 if bag <= known else 0.6, scale_s=scale)
     if not field.name:
         return Meaning(Role.TIME, 0.3, scale_s=scale)
     if named:
@@ -277,8 +289,11 @@ def _counter(field: Field, bag: frozenset[str]) -> Meaning | None:
     if not bag or bag & words.NOT_COUNTER:
         return None
     totals = bag & words.TOTAL
+    if core and core <= words.STEP | words.EPOCH and core & words.STEP and core & words.EPOCH:
+        core -= words.EPOCH
     if core and core <= words.STEP:
-        if "max" in bag or "maximum" in bag or "target" in bag:
+        planned = bag & {"optimization", "optimisation", "总"} and "total" in bag
+        if bag & {"max", "maximum", "target"} or planned:
             return Meaning(Role.TOTAL_STEPS, 0.9)
         weight = max(_STEP_WEIGHTS.get(t, 0.9) for t in core)
         if bag & {"global", "全局", "gstep", "globalstep"}:

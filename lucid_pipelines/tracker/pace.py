@@ -68,7 +68,7 @@ def find_pace(counter: Counter, groups: Sequence[Group], span_s: float | None) -
     related = related_series(counter, groups)
     clock = _from_clock(ticks, related, amount)
     eta = _from_remaining(ticks, related)
-    best: Pace | None = None
+    best, best_trust = None, 0.0
     coarse: Pace | None = None
     for series in related:
         candidate = _from_series(series, counter, stride, amount, clock, eta, span_s)
@@ -79,8 +79,8 @@ def find_pace(counter: Counter, groups: Sequence[Group], span_s: float | None) -
             continue
         if share > COARSE_SHARE:
             coarse = coarse or pace
-        elif best is None or _trust(pace) > _trust(best):
-            best = pace
+        elif best is None or _trust(pace, series.beside) > best_trust:
+            best, best_trust = pace, _trust(pace, series.beside)
     if best is not None and clock is not None:
         best = _weigh(best, clock)
     if best is not None:
@@ -280,9 +280,9 @@ def _items_per_step(rate: Series, counter: Counter, related: Sequence[Series]) -
 _SOURCE_TRUST: dict[PaceSource, float] = {PaceSource.PRINTED: 2.0, PaceSource.RATE: 1.9}
 
 
-def _trust(pace: Pace) -> float:
+def _trust(pace: Pace, beside: bool) -> float:
     known = pace.column.meaning if pace.column else None
-    trust = _SOURCE_TRUST.get(pace.source, 1.0)
+    trust = _SOURCE_TRUST.get(pace.source, 1.0) - (0.5 if beside else 0.0)
     if known is None:
         return trust
     if known.role is Role.TIME:

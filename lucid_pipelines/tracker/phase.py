@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from lucid_pipelines.tracker import vocabulary as words
 from lucid_pipelines.tracker.meaning import Meaning, Role, meaning, tokens_of
-from lucid_pipelines.tracker.records import Field, Kind, Shape
+from lucid_pipelines.tracker.records import Kind, Shape
 
 
 class Phase(StrEnum):
@@ -38,23 +38,25 @@ def phase_of(shape: Shape) -> Phase:
     meanings = [meaning(field) for field in shape.fields]
     if any(m.role is Role.BYTE_RATE for m in meanings):
         return Phase.TRANSFER
-    spoken = [*_odd_names(shape.fields, meanings), *tokens_of(shape.tail)]
-    bag = frozenset(spoken)
+    leading, trailing = _words(shape, meanings)
     losses = [m for m in meanings if m.role is Role.LOSS]
-    trains = [i for i, word in enumerate(spoken) if word in words.TRAINING]
-    evaluates = [i for i, word in enumerate(spoken) if word in words.EVALUATION]
-    if evaluates and (not trains or max(evaluates) > max(trains)):
+    trains = any(not m.is_evaluation for m in losses)
+    spoken = leading if trains else [*leading, *trailing]
+    bag = frozenset(spoken)
+    training = [i for i, word in enumerate(spoken) if word in words.TRAINING]
+    evaluating = [i for i, word in enumerate(spoken) if word in words.EVALUATION]
+    if evaluating and (not training or max(evaluating) > max(training)):
         return Phase.EVALUATION
-    if losses and all(m.is_evaluation for m in losses):
+    if losses and not trains:
         return Phase.EVALUATION
-    if any(not m.is_evaluation for m in losses):
-        return Phase.TRAINING if trains or any(m.is_training for m in losses) else Phase.NEUTRAL
-    if trains and not bag & (words.TRANSFER | words.PREPARATION - _WEAK_PREPARATION):
+    if trains:
+        return Phase.TRAINING if training or any(m.is_training for m in losses) else Phase.NEUTRAL
+    if training and not bag & (words.TRANSFER | words.PREPARATION - _WEAK_PREPARATION):
         return Phase.TRAINING
     for phase, vocabulary in _OTHER_PHASES:
         if bag & vocabulary:
             return phase
-    if any(m.role in (Role.STEP, Role.EPOCH) and m.is_training for m in meanings):
+    if any(m.role in _REPORTED and m.is_training and not m.is_evaluation for m in meanings):
         return Phase.TRAINING
     measured = [m for m in meanings if m.role in (Role.METRIC, Role.LOSS, Role.TIME, Role.STEP_TIME)]
     if measured and all(m.is_evaluation for m in measured):
@@ -74,16 +76,26 @@ _OTHER_PHASES = (
 )
 
 
-def _odd_names(fields: tuple[Field, ...], meanings: list[Meaning]) -> list[str]:
-    """Words of names that mean no quantity: they tell what the numbers are about."""
-    found: list[str] = []
-    for field, known in zip(fields, meanings, strict=True):
-        found += tokens_of(field.free)
-        if known.role in _TALKING or field.kind is Kind.FRACTION:
-            found += tokens_of(field.name)
-    return found
+def _words(shape: Shape, meanings: list[Meaning]) -> tuple[list[str], list[str]]:
+    """Words that tell what the numbers are about: those up to the first loss, and those behind it."""
+    leading: list[str] = []
+    trailing: list[str] = []
+    into = leading
+    for field, known in zip(shape.fields, meanings, strict=True):
+        into += tokens_of(field.free)
+        if known.role is Role.LOSS:
+            into = trailing
+        elif known.role in _TALKING or field.kind is Kind.FRACTION:
+            tokens = tokens_of(field.name)
+            is_score = not field.integral and field.kind is Kind.NUMBER and field.unit == ""
+            # "Val: 0.79" is a score on the validation set; "Val: [10/98]" is a validation loop.
+            if not (is_score and field.explicit and words.EVALUATION.issuperset(tokens)):
+                into += tokens
+    trailing += tokens_of(shape.tail)
+    return leading, trailing
 
 
+_REPORTED = (Role.STEP, Role.EPOCH, Role.STEP_TIME, Role.EPOCH_TIME, Role.STEP_RATE, Role.ITEM_RATE, Role.TIME)
 _TALKING = (
     Role.OTHER,
     Role.UNNAMED,

@@ -9,7 +9,7 @@ from lucid_pipelines.tracker.meaning import Role, meaning
 from lucid_pipelines.tracker.records import Field, Kind, Shape
 
 MIN_COLUMNS = 3
-_CELL = re.compile(r" {2,}|\t+| *[|│┃,] *")
+_CELL = re.compile(r" *[|│┃,] *|\t+| {2,}")
 _RULE = re.compile(r"^[\s|+\-=_─━┼│:]*$")
 _HAS_VALUE = re.compile(r"(?<![A-Za-z_@#])\d")
 _SHORT_NAMES = {"e": "epoch", "#": "step", "it": "iter", "ep": "epoch"}

@@ -15,6 +15,7 @@ from lucid_pipelines.tracker.losses import Reading, find_epoch, find_loss, find_
 from lucid_pipelines.tracker.meaning import Role
 from lucid_pipelines.tracker.pace import Pace, find_pace
 from lucid_pipelines.tracker.progress import Evidence, Progress, StepSample
+from lucid_pipelines.tracker.records import Kind
 from lucid_pipelines.tracker.timeline import positions
 from lucid_pipelines.tracker.window import Record, Window, build_window
 
@@ -51,9 +52,9 @@ def track_extent(extent: Extent, *, parser: RecordParser | None = None) -> tuple
 def track_window(window: Window) -> tuple[Progress, int]:
     """Progress from a window of records."""
     groups = group_records([r for r in window.records if r.complete or _looks_finished(r, window)])
-    counter, reason = find_counter(groups, window.last_order)
+    counter, reason = find_counter(groups, window.last_order, training_announced=window.training_announced)
     loss = find_loss(groups, counter)
-    pace = find_pace(counter, groups, None) if counter else None
+    pace = find_pace(counter, groups, window.span_s) if counter else None
     throughput = find_throughput(groups, counter)
     epoch = find_epoch(groups, counter) if counter or loss else None
     progress = _compose(groups, counter, pace, loss, throughput, epoch, reason)
@@ -113,8 +114,18 @@ def _compose(
 
 
 def _total(counter: Counter, groups: Sequence[Group]) -> int | None:
-    if counter.newest.total is not None:
-        return int(counter.newest.total)
+    """The counter's denominator, or one printed beside it: of the same count, or named as a total."""
+    newest = counter.newest
+    if newest.total is not None:
+        return int(newest.total)
+    for value, field in zip(newest.record.parsed.values, newest.record.shape.fields, strict=False):
+        if (
+            field.kind is Kind.FRACTION
+            and value.total
+            and abs(value.number - newest.step) <= 1
+            and value.total >= newest.step
+        ):
+            return int(value.total)
     own = {id(tick.record) for tick in counter.ticks}
     for group in groups:
         if any(id(record) in own for record in group.records):
@@ -122,7 +133,7 @@ def _total(counter: Counter, groups: Sequence[Group]) -> int | None:
                 is_total = column.role is Role.TOTAL_STEPS or (
                     column.role is Role.STEP and column.meaning.weight <= 0.55 and column is not counter.column
                 )
-                if is_total and len(set(column.values)) == 1 and column.values[-1] >= counter.newest.step:
+                if is_total and len(set(column.values)) == 1 and column.values[-1] >= newest.step:
                     return int(column.values[-1])
     return None
 

@@ -18,8 +18,9 @@ ITEMS = _words(
     "consumed instances records 样本"
 )
 COUNTER_FILLER = _words(
-    "global current cur curr train training total completed num number n no at optimizer optim opt optimization "
-    "now finished done the i count idx index id 第 当前 训练 全局 of progress agent trained so far "
+    "global current cur curr train training total completed num number n no at optimizer optim opt "
+    "optimization optimisation now finished done the i count idx index id 第 当前 训练 全局 of "
+    "progress agent trained so far learning "
 )
 TOTAL = _words("total max num n target maximum 总 总共 最大")
 NOT_COUNTER = _words(
@@ -43,7 +44,8 @@ NOT_VALUE = _words(
     "previous delta change limit max count counts std"
 )
 METRIC = _words(
-    "acc accuracy top ppl perplexity auc map bleu wer cer f1 precision recall reward rew score iou dice psnr ssim "
+    "acc accuracy return returns episodic "
+    "top ppl perplexity auc map bleu wer cer f1 precision recall reward rew score iou dice psnr ssim "
     "accuracies mfu rouge fid kl entropy 准确率 精度"
 )
 EVALUATION = _words(
@@ -53,7 +55,7 @@ EVALUATION = _words(
 )
 TRAINING = _words(
     "train training trainer trains fit fitting finetune finetuning finetuned pretrain pretraining optimize "
-    "optimizing optimization optimizer learner sft 训练 微调 预训练"
+    "optimizing optimization optimizer learner learn sft 训练 微调 预训练"
 )
 
 TIME = _words(
@@ -65,13 +67,25 @@ ELAPSED = _words("elapsed wall walltime uptime passed since cumulative runtime t
 PER_STEP = _words("per step iter iteration it batch update minibatch ba 每步")
 PART = _words(
     "data load loading loader dataload dataloader dataloading reader read io fetch forward fwd fw backward bwd bw "
-    "optim optimizer opt comm communication allreduce reduce h2d d2h gather scatter save saving ckpt checkpoint eval "
+    "optim optimizer opt actor critic ref adv policy "
+    "comm communication allreduce reduce h2d d2h gather scatter save saving ckpt checkpoint eval "
     "val valid validation test gen generation rollout sampling sample inference infer decode tokenize sync idle wait "
     "waiting stall preprocess preprocessing collate encode compile compilation init env bubble logging"
 )
 AVERAGED = _words("avg average mean running smooth smoothed ema overall cumulative moving")
 RATE = _words("speed throughput ups wps tps ips fps tgs sps qps bps eps rate 速度 吞吐 吞吐量")
 STEP_RATE_NAMES = _words("ups sps")
+CHINESE = sorted(
+    {
+        w
+        for words in (STEP, EPOCH, LOSS, METRIC, EVALUATION, TRAINING, TIME, REMAINING, ELAPSED, PER_STEP, RATE)
+        for w in words
+        if w[0] > "\u2fff"
+    }
+    | {"学习率", "显存", "内存", "梯度", "平均", "当前", "总", "样本", "秒", "每步", "每"},
+    key=len,
+    reverse=True,
+)
 SECOND = _words("s sec secs second seconds 秒")
 MEMORY = _words(
     "mem memory ma ca gb mib gib mb rss vram alloc allocated reserved mallocs cache cached peak active 显存 内存"

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lucid_pipelines.logs import Extent, Labels, LineTime, detect_labels_in, find_time, frames, split_prefix, unglue
+from lucid_pipelines.logs import (
+    Extent,
+    Labels,
+    LineTime,
+    TimeKind,
+    detect_labels_in,
+    find_time,
+    frames,
+    split_prefix,
+    unglue,
+)
 from lucid_pipelines.tracker.fields import RecordParser
 from lucid_pipelines.tracker.forms import form_of, may_report
 from lucid_pipelines.tracker.records import Parsed, Shape
@@ -15,7 +26,14 @@ from lucid_pipelines.tracker.tables import Header, may_be_row, name_columns, rea
 NEWEST_PER_FORM = 64
 MAX_RECORDS = 3000
 MAX_PIECE_BYTES = 8192
+_ANNOUNCEMENT = re.compile(
+    rb"\b(?:running|start(?:ing|ed|s)?|begin(?:ning|s)?)\s+(?:the\s+)?(?:model\s+)?(?:pre-?|fine-?)?(?:training|tuning)\b"
+    rb"|\btraining\s+(?:started|starts|begins|loop\b|for \d+ (?:epochs|steps|iter|kimg))"
+    rb"|\xe5\xbc\x80\xe5\xa7\x8b\xe8\xae\xad\xe7\xbb\x83",
+    re.IGNORECASE,
+)
 _GIANT_LINE_BYTES = 32 * 1024
+_DATED_TAIL_BYTES = 16 * 1024
 
 
 class Record:
@@ -29,6 +47,7 @@ class Record:
         parsed: its shape and values; columns of a table carry the names of its header.
         rank: of the process that wrote it, when the line says so.
         complete: whether the line, or the state, was certainly finished.
+        is_glued: whether another writer's text follows on the same line; its timestamp is not this record's.
     """
 
     __slots__ = (
@@ -36,6 +55,7 @@ class Record:
         "_time",
         "_timed",
         "complete",
+        "is_glued",
         "line_number",
         "offset",
         "order",
@@ -58,10 +78,13 @@ class Record:
         self.order, self.line_number, self.offset = order, line_number, offset
         self.text, self.parsed, self.rank, self.complete = text, parsed, rank, complete
         self._carrier_time, self._time, self._timed = carrier_time, None, False
+        self.is_glued = False
 
     @property
     def time(self) -> LineTime | None:
         """The program's own timestamp, else its carrier's."""
+        if self.is_glued:
+            return self._carrier_time
         if not self._timed:
             self._time, self._timed = find_time(self.text) or self._carrier_time, True
         return self._time
@@ -81,6 +104,8 @@ class Window:
         last_order: order of the very last display state, with or without numbers.
         head_text: the decoded start of the log.
         labels: what carriers put before every line.
+        span_s: seconds between the first and the last complete date near its ends, ``None`` without dates.
+        training_announced: whether a line says that training starts.
     """
 
     records: tuple[Record, ...]
@@ -88,6 +113,8 @@ class Window:
     last_order: int
     head_text: str
     labels: Labels
+    span_s: float | None
+    training_announced: bool
 
 
 def build_window(extent: Extent, parser: RecordParser, *, newest_per_form: int = NEWEST_PER_FORM) -> Window:
@@ -107,18 +134,33 @@ def build_window(extent: Extent, parser: RecordParser, *, newest_per_form: int =
         counts[form] = counts.get(form, 0) + 1
         verdict = verdicts.get(form)
         if verdict is None:
-            verdict = verdicts[form] = may_report(form, piece.data)
+            verdict = verdicts[form] = may_report(form, piece.data) and not _header(piece.data)
             if verdict:
                 kept[form] = deque(maxlen=newest_per_form)
         if verdict:
             kept[form].append(piece)
         elif counts[form] <= newest_per_form and (header := _header(piece.data)):
             headers.append((order, header))
+    announced = bool(_ANNOUNCEMENT.search(extent.head) or _ANNOUNCEMENT.search(extent.tail))
     newest = sorted((piece for pieces in kept.values() for piece in pieces), key=lambda piece: piece.order)
     head_text = extent.head.decode("utf-8", "replace")
     tables = _Tables(headers, head_text if extent.tail_offset else "")
     records = tuple(_record(piece, parser, labels, tables) for piece in newest[-MAX_RECORDS:])
-    return Window(tuple(r for r in records if r.shape.fields), counts, order, head_text, labels)
+    return Window(
+        tuple(r for r in records if r.shape.fields), counts, order, head_text, labels, _span_s(extent), announced
+    )
+
+
+def _span_s(extent: Extent) -> float | None:
+    first = next((t for line in extent.head.split(b"\n") if (t := _date(line))), None)
+    last_lines = extent.tail[-_DATED_TAIL_BYTES:].split(b"\n")
+    last = next((t for line in reversed(last_lines) if (t := _date(line))), None)
+    return first.seconds_until(last) if first is not None and last is not None else None
+
+
+def _date(line: bytes) -> LineTime | None:
+    time = find_time(line[:400].decode("utf-8", "replace")) if b":" in line[:400] else None
+    return time if time is not None and time.kind is TimeKind.FULL else None
 
 
 @dataclass(slots=True)
