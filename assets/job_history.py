@@ -52,7 +52,7 @@ def job_history_contract(context: AssetCheckExecutionContext, lucid: LucidResour
     )
 
 
-job_history_job = define_asset_job("job_history_job", selection=[job_history], partitions_def=daily)
+job_history_job = define_asset_job("job_history_job", selection=[job_history])
 
 job_history_schedule = build_schedule_from_partitioned_job(
     job_history_job,

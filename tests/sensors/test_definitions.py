@@ -1,0 +1,49 @@
+"""The names that people schedule, alert on and script against: a rename shows in review."""
+
+from __future__ import annotations
+
+import pytest
+from dagster import DefaultScheduleStatus, DefaultSensorStatus
+
+from lucid_pipelines.definitions import defs
+
+
+@pytest.fixture(scope="module")
+def repository():
+    return defs.get_repository_def()
+
+
+def test_assets(repository) -> None:
+    keys = {key.to_user_string() for key in repository.assets_defs_by_key}
+    assert {"job_history", "training_metrics"} <= keys
+
+
+def test_jobs(repository) -> None:
+    names = {job.name for job in repository.get_all_jobs()}
+    assert {
+        "submission_job",
+        "scheduling_job",
+        "failure_handling_job",
+        "submit_training_job",
+        "maintenance_job",
+        "job_history_job",
+        "training_metrics_job",
+    } <= names
+
+
+def test_sensors_run_by_default(repository) -> None:
+    sensors = {sensor.name: sensor for sensor in repository.sensor_defs}
+    assert {"submission_sensor", "scheduling_sensor", "exit_sensor", "metrics_sensor"} <= set(sensors)
+    assert all(sensor.default_status is DefaultSensorStatus.RUNNING for sensor in sensors.values())
+    # Dagster's loop sleeps five seconds: an interval of one ticks on every turn of it, five would skip some.
+    assert sensors["submission_sensor"].minimum_interval_seconds == 1
+    assert sensors["scheduling_sensor"].minimum_interval_seconds == 1
+
+
+def test_schedules_are_in_utc(repository) -> None:
+    schedules = {schedule.name: schedule for schedule in repository.schedule_defs}
+    assert schedules["job_history_job_schedule"].cron_schedule == "10 0 * * *"
+    assert schedules["maintenance_job_schedule"].cron_schedule == "17 * * * *"
+    for schedule in schedules.values():
+        assert (schedule.execution_timezone or "UTC") == "UTC"
+        assert schedule.default_status is DefaultScheduleStatus.RUNNING

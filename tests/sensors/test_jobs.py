@@ -1,0 +1,140 @@
+"""The jobs that the sensors fire, run in this process against a real store and cluster."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from dagster import DagsterInstance, RunRequest, SkipReason, build_sensor_context
+
+from lucid_pipelines.client import Client
+from lucid_pipelines.control.requests import parse_request
+from lucid_pipelines.definitions import defs
+from lucid_pipelines.domain.states import JobState
+from lucid_pipelines.resources.lucid import LucidResource
+from lucid_pipelines.sensors.exits import exit_sensor
+from lucid_pipelines.sensors.scheduling import scheduling_sensor
+from lucid_pipelines.sensors.submission import submission_sensor
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "home"
+    monkeypatch.setenv("LUCID_HOME", str(folder))
+    monkeypatch.setenv("LUCID__CLUSTER__GPUS", "virtual")
+    monkeypatch.setenv("LUCID__SCHEDULING__IDLE_EXIT_S", "0.4")
+    return folder
+
+
+@pytest.fixture
+def client(home: Path) -> Iterator[Client]:
+    with Client(home) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def instance() -> Iterator[DagsterInstance]:
+    with DagsterInstance.ephemeral() as ephemeral:
+        yield ephemeral
+
+
+def execute(name: str, instance: DagsterInstance, **options: object) -> object:
+    return defs.resolve_job_def(name).execute_in_process(instance=instance, **options)
+
+
+def tick(sensor, instance: DagsterInstance, cursor: str | None = None):
+    context = build_sensor_context(instance=instance, cursor=cursor, resources={"lucid": LucidResource()})
+    return sensor.evaluate_tick(context)
+
+
+def test_a_submission_goes_through_all_jobs(client: Client, instance: DagsterInstance, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    assert tick(submission_sensor, instance).run_requests == []
+    assert tick(scheduling_sensor, instance).run_requests == []
+
+    good = client.submit([sys.executable, "-c", "pass"], source_dir=source, vc="nlp", name="good").job
+    bad = client.submit([sys.executable, "-c", "raise SystemExit(5)"], source_dir=source, vc="nlp", name="bad").job
+    assert len(tick(submission_sensor, instance).run_requests) == 1
+    assert len(tick(scheduling_sensor, instance).run_requests) == 1
+
+    result = execute("submission_job", instance)
+    assert result.success
+    steps = [event.step_key for event in result.all_events if event.is_step_success]
+    assert len([step for step in steps if step.startswith("take_in_submission[")]) == 2, "one mapped step per job"
+    assert {client.job(job.job_id).state for job in (good, bad)} == {JobState.QUEUED}
+
+    assert execute("scheduling_job", instance).success
+    assert client.job(good.job_id).state is JobState.COMPLETED
+    assert client.job(bad.job_id).state is JobState.FAILED
+
+    assert len(tick(exit_sensor, instance).run_requests) == 1
+    assert execute("failure_handling_job", instance).success
+    assert tick(exit_sensor, instance).run_requests == []
+
+
+def test_a_job_submitted_from_the_launchpad(client: Client, instance: DagsterInstance, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    config = {
+        "ops": {
+            "submit_training": {
+                "config": {
+                    "command": [sys.executable, "-c", "pass"],
+                    "source_dir": str(source),
+                    "user": "ada",
+                    "gpus": 2,
+                }
+            }
+        }
+    }
+    assert execute("submit_training_job", instance, run_config=config).success
+    (job,) = client.jobs()
+    assert (job.spec.user, job.spec.gpus, job.state) == ("ada", 2, JobState.SUBMITTED)
+
+
+def test_a_batch_is_bounded(client: Client, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LUCID__SUBMISSION__BATCH", "2")
+    client.submit_requests([parse_request({"command": ["true"], "name": f"n{i}"}) for i in range(30)])
+    assert len(tick(submission_sensor, instance).run_requests) == 4, "at most four runs a tick"
+
+
+def test_history_and_metrics_assets(client: Client, instance: DagsterInstance, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    client.submit([sys.executable, "-c", "pass"], source_dir=source, vc="nlp", user="ada")
+    execute("submission_job", instance)
+    execute("scheduling_job", instance)
+    today = f"{client.system.clock.now():%Y-%m-%d}"
+
+    result = execute("job_history_job", instance, partition_key=today)
+    (written,) = result.asset_materializations_for_node("job_history")
+    assert written.metadata["attempts"].value == 1
+    assert "completed" in written.metadata["outcomes"].value
+    (check,) = result.get_asset_check_evaluations()
+    assert check.passed
+
+    (row,) = pq.read_table(client.settings.artefacts / "history" / f"{today}.parquet").to_pylist()
+    assert (row["user"], row["outcome"], row["gpus"]) == ("ada", "completed", 1)
+    assert row["duration_s"] > 0 and row["queue_s"] >= 0
+
+    result = execute("training_metrics_job", instance)
+    (gauges,) = result.asset_materializations_for_node("training_metrics")
+    assert gauges.metadata["running_jobs"].value == 0
+    assert gauges.metadata["gpus"].value == 8
+
+
+def test_old_runs_are_deleted_and_young_ones_kept(client: Client, instance: DagsterInstance) -> None:
+    execute("training_metrics_job", instance)
+    before = instance.get_runs_count()
+    assert execute("maintenance_job", instance).success
+    assert instance.get_runs_count() == before + 1, "nothing here is old enough"
+
+
+def test_a_sensor_says_why_it_skips(client: Client, instance: DagsterInstance) -> None:
+    skipped = tick(exit_sensor, instance)
+    assert "no abnormal exit" in skipped.skip_message
+    assert not isinstance(skipped, RunRequest | SkipReason)
