@@ -1,0 +1,46 @@
+"""A running service in a temporary home, for the tests that need Dagster's own processes."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import psutil
+
+from lucid_pipelines.settings import Settings, load_settings
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def service_settings(home: Path, **environ: str) -> Settings:
+    """Settings of a throw-away service. The same values go into the environment of its processes."""
+    overrides = {
+        "LUCID__DAGSTER__PORT": str(free_port()),
+        "LUCID__CLUSTER__GPUS": "virtual",
+        **environ,
+    }
+    os.environ.update(overrides)
+    return load_settings(home, environ={**os.environ, **overrides})
+
+
+def processes_of(home: Path) -> list[psutil.Process]:
+    """Every process whose environment or command line names this home folder."""
+    found: list[psutil.Process] = []
+    for process in psutil.process_iter():
+        if process.pid == os.getpid():
+            continue
+        try:
+            if process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            named = process.environ().get("LUCID_HOME") == str(home)
+            if named or any(str(home) in part for part in process.cmdline()):
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
