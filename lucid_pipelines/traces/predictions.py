@@ -118,9 +118,10 @@ def read_throughput_forecast(path: str | Path, timezone: str = "UTC") -> Through
         _reject(block, context)
         filled = {name: np.full(len(block), np.nan) if v is None else v for name, v in columns.items()}
         parts.append(rows(pd.DataFrame(filled), good))
-    if not parts:
+    table = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=names)
+    if table.empty:
         raise InputError(f"the forecast has no usable rows: {context.file.label}")
-    table = pd.concat(parts, ignore_index=True).sort_values("time", kind="stable")
+    table = table.sort_values("time", kind="stable")
     arrays = [table[name].to_numpy(np.float64) for name in ("time", "pred_gpu_job", "pred_gpu_num", *names[1:3])]
     return ThroughputForecast(*arrays, quarantine=context.collector.quarantine())
 

@@ -1,0 +1,84 @@
+"""``lucid traces``: convert, describe, generate."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from lucid_pipelines.cli.traces import app
+from lucid_pipelines.domain.errors import InputError
+from lucid_pipelines.domain.trace import ClusterSpec
+from lucid_pipelines.traces import load
+from tests.support_traces.samples import write, write_sample
+
+RUNNER = CliRunner()
+
+
+def run_json(*arguments: object) -> dict[str, object]:
+    result = RUNNER.invoke(app, [*map(str, arguments), "--json"], catch_exceptions=False)
+    assert result.exit_code == 0
+    return json.loads(result.stdout)
+
+
+def test_generate_describe_convert(tmp_path: Path) -> None:
+    made = run_json("generate", tmp_path / "t.csv.gz", "--seed", 3, "--jobs", 800, "--cluster-out", tmp_path / "c.yaml")
+    assert made["synthetic"] is True
+    assert made["jobs"] == 800
+    spec = ClusterSpec.from_yaml((tmp_path / "c.yaml").read_text())
+    assert load(tmp_path / "t.csv.gz").cluster == spec
+    described = run_json("describe", tmp_path / "t.csv.gz", "--vc", "vc01")
+    assert described["is_synthetic"] is True
+    converted = run_json(
+        "convert",
+        tmp_path / "t.csv.gz",
+        tmp_path / "t.parquet",
+        "--from",
+        "2024-01-10",
+        "--to",
+        "2024-01-20",
+        "--vc",
+        "vc01",
+    )
+    assert converted["rows_read"] == 800
+    left_out = converted["deselected"]
+    assert isinstance(left_out, dict)
+    assert converted["jobs"] == 800 - sum(left_out.values()) == load(tmp_path / "t.parquet").job_count
+
+
+def test_convert_writes_the_quarantine_and_the_cluster(tmp_path: Path) -> None:
+    path = write_sample(tmp_path, "lucid_artifact")
+    write(tmp_path, "vc_config.csv", [",num", "vcefl,3", "vc8Gr,4"])
+    with path.open("a") as out:
+        out.write("broken\n")
+    result = run_json(
+        "convert", path, tmp_path / "o.csv", "--quarantine", tmp_path / "q.csv", "--cluster-out", tmp_path / "c.yaml"
+    )
+    assert result["quarantined_by_reason"] == {"malformed_row": 1}
+    assert (tmp_path / "q.csv").read_text() == "row_number,reason,raw\n4,malformed_row,broken\n"
+    assert ClusterSpec.from_yaml((tmp_path / "c.yaml").read_text()).gpus == 56
+
+
+def test_an_unknown_cluster_is_said(tmp_path: Path) -> None:
+    result = run_json(
+        "convert", write_sample(tmp_path, "helios"), tmp_path / "o.csv", "--cluster-out", tmp_path / "c.yaml"
+    )
+    assert result["cluster_out"] is None
+    assert "no cluster" in str(result["notes"])
+    assert not (tmp_path / "c.yaml").exists()
+
+
+def test_human_output_counts_everything(tmp_path: Path) -> None:
+    path = write_sample(tmp_path, "helios")
+    result = RUNNER.invoke(app, ["convert", str(path), str(tmp_path / "o.csv"), "--workloads", "generated"])
+    assert "wrote 3 jobs" in result.stdout
+    assert "quarantined: 1 no_gpu" in result.stdout
+    assert "Final states" in RUNNER.invoke(app, ["describe", str(path)]).stdout
+
+
+def test_errors_are_ours(tmp_path: Path) -> None:
+    path = write_sample(tmp_path, "helios")
+    result = RUNNER.invoke(app, ["describe", str(path), "--format", "helius"])
+    assert isinstance(result.exception, InputError)
+    assert "did you mean 'helios'" in str(result.exception)
