@@ -86,7 +86,7 @@ _DAYS, _HOURS, _MINUTES, _SECONDS = (
     "(?:seconds?|secs?|s|秒)",
 )
 _VALUE = re.compile(
-    r"(?<![\w.\\@])(?<!\d[-:])(?<![A-Za-z]-)(?:"
+    r"(?<![A-Za-z0-9_.\\@])(?<!\d[-:])(?<![A-Za-z]-)(?:"
     r"(?P<dur>(?:\d+ ?(?:days?|d),? ?)?\d+:\d\d:\d\d(?:\.\d+)?(?![\d:])|\d{1,3}:\d\d(?:\.\d+)?(?![\d:])"
     rf"|\d+ ?{_DAYS},? ?\d+ ?{_HOURS}(?:,? ?\d+ ?{_MINUTES})?(?:,? ?[\d.]+ ?{_SECONDS})?"
     rf"|\d+ ?{_HOURS},? ?\d+ ?{_MINUTES}(?:,? ?[\d.]+ ?{_SECONDS})?"
@@ -96,7 +96,8 @@ _VALUE = re.compile(
 )
 _DENOMINATOR = re.compile(
     rf"(?P<k3>[kKMGT]?)it/(?P<total3>{_NUM})(?P<k4>[kKMGT]?)it\b"
-    rf"|(?P<k>[kKMGT]?)(?P<noun>[a-z]{{0,4}}) *(?:/|\bof\b|\bout of\b) *(?P<total>{_NUM})(?P<k2>[kKMGT](?![a-zA-Z]))?"
+    r"|(?P<k>[kKMGT]?)(?P<noun>[a-z]{0,4}|[步轮次批]) *(?:/共?|\bof\b|\bout of\b|，?共) *"
+    rf"(?P<total>{_NUM})(?P<k2>[kKMGT](?![a-zA-Z]))?"
 )
 _RANGE = re.compile(r"-(\d+)(?![\d.-])")
 _COUNT_NOUN = (
@@ -112,7 +113,7 @@ _UNIT = re.compile(
     r"|[kKMGTP]?FLOPS?(?:/s)?(?:/GPU)?"
     r"|[A-Za-z_]{1,14} ?/ ?(?:s|sec|secs|second|min)\b(?:/[A-Za-z]+)?"
     r"|[a-z]{1,14} per sec(?:ond)?\b"
-    r"|/ ?s(?:ec)?\b(?:/[A-Za-z]+)?"
+    r"|/ ?s(?:ec)?\b(?:/[A-Za-z]+)?|[步个张条样本]{1,2}/秒|秒/[步轮个]"
     rf"|{_TIME_UNIT}(?![\w/])|m(?=[^\w]*$)"
     r"|[kKMGT]i?[Bb](?![\w/])"
     rf"|{_COUNT_NOUN}(?![\w/=:])"
@@ -196,6 +197,8 @@ def _read(text: str, match: re.Match[str], left: str, before: list[Found]) -> tu
         factor = _SCALES[fraction["k"] or fraction["k3"] or ""]
         total_factor = _SCALES[fraction["k2"] or fraction["k4"] or ""]
         kind, end = Kind.FRACTION, fraction.end()
+        if name in _BEFORE_NOUN and fraction["noun"] and fraction["noun"] in "步轮":
+            name, end = fraction["noun"], end + (text[end : end + 1] == fraction["noun"])
         after_share = bool(before) and before[-1].field.unit == "%" and left.strip() in ("", "|")
         bar = after_share or bool(fraction["total3"])
     elif scaled := _SCALE.match(text, end):

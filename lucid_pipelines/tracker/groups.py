@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -131,17 +131,32 @@ class Series:
         return self.records[-1]
 
 
-def gather_series(columns: Sequence[Column], *, beside: bool = False) -> list[Series]:
-    """Join columns that carry one quantity; in the order in which the quantities first appear."""
+def gather_series(
+    columns: Sequence[Column], only: Container[int] | None = None, *, beside: bool = False
+) -> list[Series]:
+    """Join columns that carry one quantity; in the order in which the quantities first appear.
+
+    Args:
+        columns: what to join.
+        only: ``id`` of the records to take; ``None`` = all.
+        beside: stored in the result.
+    """
     by_key: dict[tuple[object, ...], list[Column]] = {}
     for column in columns:
         by_key.setdefault((column.key, column.role), []).append(column)
     found: list[Series] = []
     for same in by_key.values():
         readings = sorted(
-            ((record, value) for c in same for record, value in zip(c.group.records, c.values, strict=True)),
+            (
+                (record, value)
+                for c in same
+                for record, value in zip(c.group.records, c.values, strict=True)
+                if only is None or id(record) in only
+            ),
             key=lambda reading: reading[0].order,
         )
+        if not readings:
+            continue
         newest = max(same, key=lambda c: c.group.last_order)
         records, values = zip(*readings, strict=True)
         found.append(Series(newest, records, values, beside))

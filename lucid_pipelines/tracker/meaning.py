@@ -113,11 +113,14 @@ for _names, _factor in (
 ):
     _SCALE_S.update(dict.fromkeys(_names.split(), _factor))
 
-_TIME_PER = re.compile(r"^(?P<time>[a-zµμ]+)(?:/|per)(?P<count>\d*)(?P<noun>[A-Za-z_]+)")
-_RATE = re.compile(r"^(?P<noun>[A-Za-z_]*)(?:/|per)(?:s|sec|secs|second|seconds|min|秒)(?:/|$)", re.IGNORECASE)
+_TIME_PER = re.compile(r"^(?P<time>[a-zµμ]+|秒|毫秒)(?:/|per)(?P<count>\d*)(?P<noun>[A-Za-z_]+|[步轮])")
+_RATE = re.compile(
+    r"^(?P<noun>[A-Za-z_]*|[\u4e00-\u9fff]+)(?:/|per)(?:s|sec|secs|second|seconds|min|秒)(?:/|$)", re.IGNORECASE
+)
 _BYTES = re.compile(r"^(?:[kKMGT]i?)?[bB](?:ytes?|its?)?$")
 _FLOPS = re.compile(r"flops?", re.IGNORECASE)
 _SIZE_UNIT = re.compile(r"^[kKMGT]i?[Bb]$")
+_AROUND_TIME = frozenset(["in", "for", "after", "over", "took", "takes", "takes about", "within", "done", "finished"])
 _STEP_NOUNS = words.STEP - {"up", "timestep", "timesteps"}
 
 
@@ -270,6 +273,8 @@ def _time(field: Field, bag: frozenset[str], unit: str) -> Meaning | None:
         return Meaning(Role.STEP_TIME, 0.9 if bag <= known else 0.6, scale_s=scale)
     if not field.name:
         return Meaning(Role.TIME, 0.3, scale_s=scale)
+    if scale is not None and bag <= _AROUND_TIME:
+        return Meaning(Role.TIME, 0.4, scale_s=scale)
     if named:
         interval = bool(bag & {"took", "takes", "in"}) or qualifier == "s/it"
         return Meaning(Role.TIME, 0.5 if interval else 0.7, scale_s=scale)

@@ -68,10 +68,11 @@ def find_pace(counter: Counter, groups: Sequence[Group], span_s: float | None) -
     related = related_series(counter, groups)
     clock = _from_clock(ticks, related, amount)
     eta = _from_remaining(ticks, related)
+    rate = _from_rate(related, amount)
     best, best_trust = None, 0.0
     coarse: Pace | None = None
     for series in related:
-        candidate = _from_series(series, counter, stride, amount, clock, eta, span_s)
+        candidate = _from_series(series, counter, stride, amount, clock, eta, rate, span_s)
         if candidate is None:
             continue
         pace, share = candidate
@@ -105,7 +106,7 @@ def related_series(counter: Counter, groups: Sequence[Group]) -> list[Series]:
             inside += columns
         elif group.last_order >= first and _is_report(group, counter):
             beside += columns
-    return [*gather_series(inside), *gather_series(beside, beside=True)]
+    return [*gather_series(inside, own), *gather_series(beside, beside=True)]
 
 
 def _is_report(group: Group, counter: Counter) -> bool:
@@ -117,7 +118,8 @@ def _is_report(group: Group, counter: Counter) -> bool:
     if inside < 0.3 * min(len(counter.ticks), 64):
         return False
     is_row = len(group.columns) == 1 and group.shape.is_bare and group.columns[0].field.words <= 3
-    return group.evidence >= 1.0 or is_row
+    tells_pace = any(c.role in (Role.STEP_RATE, Role.STEP_TIME) and c.field.words <= 4 for c in group.columns)
+    return group.evidence >= 1.0 or is_row or (tells_pace and len(group.columns) <= 2)
 
 
 def _from_series(
@@ -127,6 +129,7 @@ def _from_series(
     amount: int,
     clock: Pace | None,
     eta: Pace | None,
+    rate: Pace | None,
     span_s: float | None,
 ) -> tuple[Pace, float] | None:
     column, known = series.column, series.meaning
@@ -147,11 +150,10 @@ def _from_series(
     scale = _scale(steady.mean, known.scale_s, clock, eta, stride, span_s, counter, known.role)
     if scale is None:
         return None
-    factor = scale
-    if known.role is Role.TIME and stride > 1:
-        factor = scale / stride if _covers_interval(column, steady.mean * scale, stride, clock, eta) else scale
-    elif stride > 1 and clock is not None and not _agree(steady.mean * scale, clock.seconds):
-        factor = scale / stride if _agree(steady.mean * scale / stride, clock.seconds) else scale
+    per_step = _steps_covered(series, steady.mean * scale, stride, clock or eta or rate)
+    if per_step is None:
+        return None
+    factor = scale / per_step
     scaled = Steady(steady.mean * factor, steady.low * factor, steady.high * factor, steady.kept, steady.dropped)
     return Pace(scaled.mean, PaceSource.PRINTED, scaled, column), rough
 
@@ -189,13 +191,24 @@ def _scale(
     return 1.0 if value <= LONGEST_UNITLESS_S else None
 
 
-def _covers_interval(column: Column, seconds: float, stride: float, clock: Pace | None, eta: Pace | None) -> bool:
-    witness = clock or eta
+def _steps_covered(series: Series, seconds: float, stride: float, witness: Pace | None) -> float | None:
+    """How many steps a printed time covers: one, or all since the last report; ``None`` when that stays open.
+
+    A witness (clock, remaining time, rate) decides where there is one. Without, a name says it: ``time`` is a
+    step's by custom, while ``took 3 s`` or a bare time in parentheses could be either.
+    """
+    if stride <= 1:
+        return 1.0
     if witness is not None:
         as_step = abs(math.log(seconds / witness.seconds))
         as_interval = abs(math.log(seconds / stride / witness.seconds))
-        return as_interval < as_step
-    return column.meaning.weight <= 0.5 and bool(column.field.name or column.field.aside)
+        nearer = stride if as_interval < as_step else 1.0
+        if series.role is Role.TIME or min(as_step, as_interval) < math.log(AGREEMENT):
+            return nearer
+        return 1.0
+    field = series.column.field
+    is_fine = field.unit == "ms" and not field.name and not field.aside
+    return 1.0 if series.role is Role.STEP_TIME or series.meaning.weight > 0.5 or is_fine else None
 
 
 def _from_clock(ticks: Sequence[Tick], related: Sequence[Series], amount: int) -> Pace | None:
@@ -227,6 +240,17 @@ def _from_intervals(
     if steady is None or steady.mean <= 0:
         return None
     return Pace(steady.mean, source, steady, column)
+
+
+def _from_rate(related: Sequence[Series], amount: int) -> Pace | None:
+    """Seconds per step from a printed rate, to judge other numbers by."""
+    for series in related:
+        if series.role is Role.STEP_RATE:
+            values = [(series.meaning.scale_s or 1.0) / v for v in series.values[-amount:] if v > 0]
+            steady = steady_mean(values)
+            if steady is not None:
+                return Pace(steady.mean, PaceSource.RATE, steady, series.column)
+    return None
 
 
 def _from_remaining(ticks: Sequence[Tick], related: Sequence[Series]) -> Pace | None:
