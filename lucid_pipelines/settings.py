@@ -61,6 +61,7 @@ class ClusterSettings(Section):
     nodes: tuple[NodeSettings, ...] = DEFAULT_NODES
     default_vc: str | None = Field(default=None, description="VC of a job that names none; default: the first.")
     sample_interval_s: float = Field(default=2.0, gt=0)
+    warmup_s: float = Field(default=10.0, ge=0, description="A job's first seconds, which its profile leaves out.")
 
     @field_validator("nodes")
     @classmethod

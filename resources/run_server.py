@@ -8,6 +8,7 @@ source files change, and its supervisor starts it anew with the new code.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import importlib
 import json
@@ -34,6 +35,7 @@ from lucid_pipelines.service.dagster_home import MODULE_NAME
 _POLL_S = 1.0
 _READ_TIMEOUT_S = 5.0
 _INTERRUPT_PATIENCE_S = 8.0
+_PR_SET_PDEATHSIG = 1
 
 
 def serve(socket_path: Path, definitions_module: str = MODULE_NAME) -> None:
@@ -120,10 +122,15 @@ def _handle(
 def _run(command: list[str], dagster_main: Callable[[], object]) -> NoReturn:
     """The child's whole life: become one `dagster api execute_run` process."""
     code = 1
+    server = os.getppid()
     try:
         os.setsid()
+        # A run server that is killed takes its runs with it: the next one could neither stop nor wait for them.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        if os.getppid() != server:
+            raise KeyboardInterrupt
         sys.argv = ["dagster", *command]
         dagster_main()
         code = 0

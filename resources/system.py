@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.errors import ExternalError
@@ -11,7 +14,7 @@ from lucid_pipelines.ports import Cluster
 from lucid_pipelines.resources.clusters.local import LocalCluster, real_nodes
 from lucid_pipelines.resources.clusters.nodes import DeclaredCheck, LocalNode
 from lucid_pipelines.resources.clusters.nvml import NvmlSource
-from lucid_pipelines.resources.clusters.request import WrapperOptions
+from lucid_pipelines.resources.clusters.request import WrapperOptions, inherited_environment
 from lucid_pipelines.settings import ClusterSettings, NodeSettings, Settings
 from lucid_pipelines.store import Store
 
@@ -33,12 +36,24 @@ def open_system(settings: Settings) -> System:
 
 def _local(settings: Settings) -> Cluster:
     chosen = settings.cluster
-    options = WrapperOptions(sample_interval_s=chosen.sample_interval_s)
+    options = WrapperOptions(
+        sample_interval_s=chosen.sample_interval_s, warmup_s=chosen.warmup_s, base_env=_job_environment()
+    )
     if chosen.gpus == "real" or (chosen.gpus == "auto" and has_nvml_library()):
         source = NvmlSource()
         nodes = real_nodes(source, vc=settings.default_vc)
         return LocalCluster(settings.home / "cluster", nodes, nvml=source, options=options)
     return LocalCluster(settings.home / "cluster", declared_nodes(chosen), options=options)
+
+
+def _job_environment() -> dict[str, str]:
+    """What every job's environment begins with: the allowed part of ours, with this environment's ``python`` first."""
+    env = inherited_environment(os.environ)
+    programs = str(Path(sys.executable).parent)
+    env["PATH"] = os.pathsep.join(
+        [programs, *(part for part in env.get("PATH", os.defpath).split(os.pathsep) if part != programs)]
+    )
+    return env
 
 
 def has_nvml_library() -> bool:

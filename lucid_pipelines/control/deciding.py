@@ -39,6 +39,8 @@ def build_view(inventory: Inventory, queue: QueueView, now: datetime) -> Cluster
     for reason in queue.isolated:
         all_gpus = gpus_of.get(reason.node, [])
         unusable.setdefault(reason.node, set()).update(all_gpus if reason.gpu_index is None else [reason.gpu_index])
+    for node in inventory.nodes:
+        unusable.setdefault(node.name, set()).update(node.isolated_gpu_indices)
     held = {item.attempt.attempt_id for item in queue.active}
     for slot in queue.slots:
         if slot.attempt_id not in held:  # a slot without a running job: nothing may be placed on it

@@ -5,8 +5,11 @@ An intent may be executed again after a crash; every call behind it is idempoten
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import timedelta
+from enum import Enum
 
 from lucid_pipelines.control.intake import code_dir, job_dir
 from lucid_pipelines.control.system import System
@@ -17,8 +20,16 @@ from lucid_pipelines.store import Claim, Intent, IntentKind
 
 WHO = "dispatcher"
 _CLAIM_TTL_S = 60.0
-_BATCH = 64
+_BATCH = 32
+_AT_ONCE = 6
 _BACKOFF_S = (1.0, 5.0, 15.0, 30.0)
+
+
+class _Fate(Enum):
+    DONE = "done"
+    PUT_OFF = "put_off"
+    GIVEN_UP = "given_up"
+    STALE = "stale"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,32 +40,38 @@ class DispatchReport:
     put_off: int = 0
     given_up: int = 0
 
+    @classmethod
+    def of(cls, fates: Iterable[_Fate]) -> DispatchReport:
+        counts = Counter(fates)
+        return cls(counts[_Fate.DONE], counts[_Fate.PUT_OFF], counts[_Fate.GIVEN_UP])
+
 
 def dispatch(system: System, worker: str) -> DispatchReport:
-    """Execute every intent whose time has come."""
+    """Execute every intent whose time has come, several at once: a launch takes as long as its process to start."""
     claims = system.store.intents.claim(worker=worker, now=system.clock.now(), limit=_BATCH, ttl_s=_CLAIM_TTL_S)
-    done = put_off = given_up = 0
-    for claim in claims:
-        if system.clock.now() >= claim.until - timedelta(seconds=_CLAIM_TTL_S / 2):
-            break  # the rest is claimed again; better than working on a claim that runs out
-        try:
-            _execute(system, claim.item)
-            system.store.intents.complete(claim, now=system.clock.now())
-            done += 1
-        except StaleLockError:
-            system.store.counters.add("intents_stale", now=system.clock.now())
-        except ExternalError as error:
-            if claim.item.kind is IntentKind.LAUNCH and claim.tries >= system.settings.scheduling.max_launch_tries:
-                _give_up_launch(system, claim, error)
-                given_up += 1
-            else:
-                delay_s = _BACKOFF_S[min(claim.tries, len(_BACKOFF_S)) - 1]
-                system.store.intents.retry_later(claim, now=system.clock.now(), delay_s=delay_s, error=str(error))
-                put_off += 1
-        except LucidError as error:
-            _give_up(system, claim, error)
-            given_up += 1
-    return DispatchReport(done, put_off, given_up)
+    if len(claims) <= 1:
+        return DispatchReport.of(_carry_out(system, claim) for claim in claims)
+    with ThreadPoolExecutor(max_workers=min(_AT_ONCE, len(claims))) as pool:
+        return DispatchReport.of(pool.map(lambda claim: _carry_out(system, claim), claims))
+
+
+def _carry_out(system: System, claim: Claim[Intent]) -> _Fate:
+    try:
+        _execute(system, claim.item)
+        system.store.intents.complete(claim, now=system.clock.now())
+    except StaleLockError:
+        # The attempt ended meanwhile, which voids its intents, or the claim ran out; either way it is not ours.
+        system.store.counters.add("intents_stale", now=system.clock.now())
+        return _Fate.STALE
+    except ExternalError as error:
+        if claim.item.kind is IntentKind.LAUNCH and claim.tries >= system.settings.scheduling.max_launch_tries:
+            return _give_up(system, claim, error)
+        delay_s = _BACKOFF_S[min(claim.tries, len(_BACKOFF_S)) - 1]
+        system.store.intents.retry_later(claim, now=system.clock.now(), delay_s=delay_s, error=str(error))
+        return _Fate.PUT_OFF
+    except LucidError as error:
+        return _give_up(system, claim, error)
+    return _Fate.DONE
 
 
 def _execute(system: System, intent: Intent) -> None:
@@ -104,28 +121,17 @@ def _launch(system: System, attempt_id: str) -> None:
     system.store.attempts.set_log_path(attempt_id, result.log_path)
 
 
-def _give_up_launch(system: System, claim: Claim[Intent], error: LucidError) -> None:
-    attempt_id = claim.item.attempt_id
-    assert attempt_id is not None
-    system.cluster.fence(attempt_id)
-    system.store.attempts.record_end(
-        attempt_id,
-        None,
-        Outcome.CONTROL_PLANE_ERROR,
-        who=WHO,
-        now=system.clock.now(),
-        cause=Cause.CONTROL_PLANE,
-        why=f"could not be launched in {claim.tries} tries",
-        detail=str(error),
-    )
-    _complete_failed(system, claim, error)
-
-
-def _give_up(system: System, claim: Claim[Intent], error: LucidError) -> None:
-    """The request itself is wrong; trying again cannot help."""
+def _give_up(system: System, claim: Claim[Intent], error: LucidError) -> _Fate:
+    """Trying again cannot help, or has been tried often enough: an attempt that cannot be launched ends here."""
     if claim.item.kind is IntentKind.LAUNCH and claim.item.attempt_id is not None:
         is_users = isinstance(error, InputError)
-        system.cluster.fence(claim.item.attempt_id)
+        try:
+            system.cluster.fence(claim.item.attempt_id)
+        except ExternalError as unreachable:
+            # While it may still come to life its GPUs stay taken.
+            delay_s = _BACKOFF_S[-1]
+            system.store.intents.retry_later(claim, now=system.clock.now(), delay_s=delay_s, error=str(unreachable))
+            return _Fate.PUT_OFF
         system.store.attempts.record_end(
             claim.item.attempt_id,
             None,
@@ -133,10 +139,11 @@ def _give_up(system: System, claim: Claim[Intent], error: LucidError) -> None:
             who=WHO,
             now=system.clock.now(),
             cause=Cause.USER if is_users else Cause.CONTROL_PLANE,
-            why="cannot be launched",
+            why=f"cannot be launched (tried {claim.tries} times)",
             detail=str(error),
         )
     _complete_failed(system, claim, error)
+    return _Fate.GIVEN_UP
 
 
 def _complete_failed(system: System, claim: Claim[Intent], error: LucidError) -> None:

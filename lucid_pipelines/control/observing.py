@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from lucid_pipelines.control.system import System
+from lucid_pipelines.domain.errors import ExternalError
 from lucid_pipelines.domain.job import Attempt, ExitRecord
 from lucid_pipelines.domain.states import AttemptState, Cause, Outcome
 from lucid_pipelines.ports import Observation, Sight
@@ -46,19 +47,15 @@ def observe(system: System, active: Sequence[ActiveAttempt]) -> ObservedChanges:
     started = ended = unobserved = 0
     for item in active:
         observation = seen[item.attempt.attempt_id]
-        match observation.sight:
-            case Sight.UNOBSERVED:
-                unobserved += 1
-            case Sight.RUNNING:
-                started += _record_started(system, item.attempt, observation)
-            case Sight.EXITED:
-                started += _record_started(system, item.attempt, observation)
-                ended += _record_exit(system, item, observation)
-            case Sight.VANISHED:
-                ended += _record_lost(system, item, observation, "its processes are gone and left no exit record")
-            case Sight.NOT_STARTED:
-                if _is_overdue(system, item.attempt, observation.as_of):
-                    ended += _record_lost(system, item, observation, "it was launched and never came to life")
+        if observation.sight is Sight.UNOBSERVED:
+            unobserved += 1
+            continue
+        started += _record_started(system, item.attempt, observation)
+        try:
+            ended += _record_what_ended(system, item, observation)
+        except ExternalError:
+            # One attempt that cannot be fenced now must not keep the others from being observed.
+            system.store.counters.add("fences_failed", now=system.clock.now())
     if unobserved:
         system.store.counters.add("attempts_unobserved", unobserved, now=system.clock.now())
     return ObservedChanges(started, ended, unobserved)
@@ -84,6 +81,18 @@ def judge(attempt: Attempt, exit: ExitRecord, *, cancel_requested: bool) -> Verd
         )
     how = f"signal {exit.signal}" if exit.signal is not None else f"exit code {exit.exit_code}"
     return Verdict(Outcome.FAILED_UNKNOWN, Cause.UNKNOWN, f"ended with {how}")
+
+
+def _record_what_ended(system: System, item: ActiveAttempt, observation: Observation) -> int:
+    match observation.sight:
+        case Sight.EXITED:
+            return _record_exit(system, item, observation)
+        case Sight.VANISHED:
+            return _record_lost(system, item, observation, "its processes are gone and left no exit record")
+        case Sight.NOT_STARTED if _is_overdue(system, item.attempt, observation.as_of):
+            return _record_lost(system, item, observation, "it was launched and never came to life")
+        case _:
+            return 0
 
 
 def _record_started(system: System, attempt: Attempt, observation: Observation) -> int:

@@ -93,6 +93,8 @@ def take_down(settings: Settings) -> bool:
         if time.monotonic() > deadline:
             raise ExternalError(f"the service does not stop; end its supervisor by hand: kill -9 {status.pid}")
         time.sleep(0.1)
+    with contextlib.suppress(psutil.NoSuchProcess, psutil.TimeoutExpired):
+        psutil.Process(status.pid).wait(timeout=5.0)
     return True
 
 
