@@ -40,7 +40,7 @@ class NodeLayout:
     Nodes of one GPU type form a group; a job never spans two groups.
     """
 
-    __slots__ = ("_shares", "capacity", "fits_empty", "group_of", "groups", "index", "names", "nodes")
+    __slots__ = ("_shares", "capacity", "fits_empty", "gpus", "group_of", "groups", "index", "names", "nodes")
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes: tuple[Node, ...] = tuple(nodes)
@@ -54,6 +54,7 @@ class NodeLayout:
             NodeGroupLayout(kind, [node for node, its in zip(nodes, types, strict=True) if its == kind])
             for kind in order
         )
+        self.gpus: int = sum(group.gpus for group in self.groups)
         self.fits_empty: dict[tuple[int, str | None], bool] = {}
         self._shares: dict[tuple[int, int], NodeShare] = {}
 

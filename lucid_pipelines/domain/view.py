@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from lucid_pipelines.domain.arrivals import Arrivals
 from lucid_pipelines.domain.cluster import Placement
@@ -141,8 +142,7 @@ class ChangeKind(StrEnum):
     NODES = "nodes"
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """One change; ``job`` is ``None`` for ``NODES``, ``running`` is given for ``STARTED`` and ``UPDATED``."""
 
     kind: ChangeKind
@@ -172,7 +172,7 @@ class VcView:
 
     @property
     def gpus(self) -> int:
-        return sum(group.gpus for group in self.free.layout.groups)
+        return self.free.layout.gpus
 
 
 class ClusterView:
@@ -181,7 +181,8 @@ class ClusterView:
     Attributes:
         state_id: identity of the state behind the view; a policy that sees another one starts afresh.
         revision: grows with every change of that state.
-        explain: whether ``Hold`` is wanted for every waiting job; without it only for those that block.
+        explain: whether decisions carry reasons, with a ``Hold`` for every job that is not started. A replay
+            does without both.
     """
 
     __slots__ = ("_changes", "explain", "forecast", "now_s", "revision", "state_id", "vcs")

@@ -9,7 +9,9 @@ from lucid_pipelines.placement.pairing import (
     PairingRules,
     Resident,
     SharingMode,
+    enabled_rules,
     first_broken_rule,
+    may_be_joined,
     pair_reasons,
 )
 from lucid_pipelines.placement.sharing_mode import ModeRules, choose_mode, next_mode_s
@@ -25,8 +27,10 @@ __all__ = [
     "SharingMode",
     "can_ever_fit",
     "choose_mode",
+    "enabled_rules",
     "find_slots",
     "first_broken_rule",
+    "may_be_joined",
     "next_mode_s",
     "pair_reasons",
 ]

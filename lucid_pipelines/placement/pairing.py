@@ -206,6 +206,17 @@ def enabled_rules(rules: PairingRules) -> tuple[Rule, ...]:
     return tuple(rule for name, rule in RULES.items() if getattr(rules, name))
 
 
+def may_be_joined(partner: Resident, rules: PairingRules) -> bool:
+    """Whether the rules that look at the partner alone allow anybody to join it."""
+    return not (
+        (rules.at_most_two and partner.jobs_on_gpu > 1)
+        or (rules.split_unstable and (partner.never_pack or partner.is_unstable))
+        or (rules.no_distributed and partner.is_distributed)
+        or (rules.sharing_score and partner.scores is None)
+        or (rules.memory_safe and partner.memory_mib is None)
+    )
+
+
 def first_broken_rule(job: Newcomer, partner: Resident, rules: PairingRules, at: Moment) -> str | None:
     """The name of the first rule that forbids the pair; ``None`` when it is an affine pair."""
     if at.mode is SharingMode.OFF:

@@ -26,6 +26,7 @@ class Policy(Protocol):
         name: as in the registry, with the variant (``lucid:no_packing``).
         preempts: whether it stops jobs for the sake of others.
         packs: whether it lets jobs share GPUs.
+        predicts: whether it asks for predicted durations.
         profiling: who is profiled before it enters its queue; ``None`` = nobody.
         fallbacks: how often each missing fact was replaced by the plain rule, by kind.
     """
@@ -33,6 +34,7 @@ class Policy(Protocol):
     name: str
     preempts: bool
     packs: bool
+    predicts: bool
     profiling: ProfilingRules | None
     fallbacks: Counter[str]
 

@@ -8,12 +8,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Container, Hashable, Iterable, Sequence
 
 from lucid_pipelines.domain.decision import Fact, Reason
 from lucid_pipelines.domain.free_gpus import Slots, lowest_bits
 from lucid_pipelines.domain.view import Change, ClusterView, QueuedJob, RunningJob, VcView
-from lucid_pipelines.placement import Moment, Newcomer, PairingRules, Resident, first_broken_rule
+from lucid_pipelines.placement import (
+    Moment,
+    Newcomer,
+    PairingRules,
+    Resident,
+    enabled_rules,
+    first_broken_rule,
+    may_be_joined,
+)
+from lucid_pipelines.policies.candidates import Candidates
 from lucid_pipelines.policies.estimates import Estimates
 
 PackClass = Hashable
@@ -31,10 +40,13 @@ class Binder:
         self.rules = rules
         self._fallbacks = fallbacks
         self._estimates = estimates
-        self._residents: dict[str, dict[int, dict[str, Resident]]] = {}
-        self._versions: dict[tuple[str, int], int] = {}
+        self._enabled = enabled_rules(rules)
+        self._residents: dict[str, dict[str, Resident]] = {}
+        self._candidates: dict[tuple[str, int], Candidates] = {}
         self._hopeless: dict[tuple[str, Hashable], tuple[int, int, float]] = {}
         self._touched: dict[str, dict[str, int]] = {}
+        self._orders: dict[str, int] = {}
+        self._order = 0
 
     def pack_class(self, job: QueuedJob) -> PackClass | None:
         """The job's class; ``None`` when it can never share."""
@@ -82,20 +94,20 @@ class Binder:
             fresh: jobs that the present pass has started; the last candidates.
             taken: jobs that the present pass has given a partner already.
         """
-        version = self._version(vc.name, job.gpus)
-        remembered = self._hopeless.get((vc.name, bucket))
+        candidates = self._of(vc.name, job.gpus)
         newcomer = self.newcomer(vc, job)
-        if remembered is None or remembered[:2] != (version, at.capacity) or key < remembered[2]:
-            for resident in self._candidates(vc.name, job.gpus):
-                if resident.job_id in taken:
-                    continue
-                if first_broken_rule(newcomer, resident, self.rules, at) is None:
-                    return resident
-            # What ``taken`` left out only counts for this pass, which then changes the candidates anyway.
-            if not taken:
-                self._hopeless[(vc.name, bucket)] = (version, at.capacity, key)
+        mark = 0
+        remembered = self._hopeless.get((vc.name, bucket))
+        if remembered is not None and remembered[1] == at.capacity and key >= remembered[2]:
+            mark = remembered[0]
+        for resident in candidates.since(mark):
+            if resident.job_id not in taken and self._is_affine(newcomer, resident, at):
+                return resident
+        # What ``taken`` left out only counts for this pass, which then changes the candidates anyway.
+        if not taken:
+            self._hopeless[(vc.name, bucket)] = (candidates.mark, at.capacity, key)
         for resident in fresh:
-            if resident.job_id not in taken and first_broken_rule(newcomer, resident, self.rules, at) is None:
+            if resident.job_id not in taken and self._is_affine(newcomer, resident, at):
                 return resident
         return None
 
@@ -103,7 +115,7 @@ class Binder:
         """Which rules keep the job from every candidate."""
         newcomer = self.newcomer(vc, job)
         facts: dict[str, Fact] = {"mode": at.mode.value, "candidates": 0}
-        for resident in self._candidates(vc.name, job.gpus):
+        for resident in self._residents.get(vc.name, {}).values():
             facts["candidates"] = int(facts["candidates"] or 0) + 1
             rule = first_broken_rule(newcomer, resident, self.rules, at)
             if rule is not None:
@@ -124,23 +136,31 @@ class Binder:
 
     def rebuild(self, vcs: Iterable[VcView]) -> None:
         """Begin anew with the running jobs of these virtual clusters."""
-        self._residents = {}
-        self._hopeless = {}
+        self._residents, self._candidates, self._hopeless, self._orders = {}, {}, {}, {}
         self._touched = {vc.name: {job_id: running.job.gpus for job_id, running in vc.running.items()} for vc in vcs}
 
     def refresh(self, view: ClusterView) -> None:
         """Bring the candidates up to date after ``follow`` or ``rebuild``."""
         for name, jobs in self._touched.items():
             vc = view.vcs[name]
-            by_gpus = self._residents.setdefault(name, {})
+            residents = self._residents.setdefault(name, {})
             for job_id, gpus in jobs.items():
+                candidates = self._of(name, gpus)
                 running = vc.running.get(job_id)
                 if running is None:
-                    by_gpus.get(gpus, {}).pop(job_id, None)
+                    residents.pop(job_id, None)
+                    self._orders.pop(job_id, None)
+                    candidates.remove(job_id)
+                    continue
+                order = self._orders.get(job_id)
+                if order is None:
+                    self._order += 1
+                    order = self._orders[job_id] = self._order
+                resident = residents[job_id] = self.resident(vc, running)
+                if may_be_joined(resident, self.rules):
+                    candidates.put(order, resident)
                 else:
-                    by_gpus.setdefault(gpus, {})[job_id] = self.resident(vc, running)
-                key = (name, gpus if self.rules.same_gpus else 0)
-                self._versions[key] = self._versions.get(key, 0) + 1
+                    candidates.remove(job_id)
         self._touched = {}
 
     def resident(self, vc: VcView, running: RunningJob) -> Resident:
@@ -174,17 +194,19 @@ class Binder:
             gpu_memory_mib=gpu_memory_mib,
         )
 
-    def _candidates(self, vc: str, gpus: int) -> Iterator[Resident]:
-        by_gpus = self._residents.get(vc, {})
-        if self.rules.same_gpus:
-            yield from by_gpus.get(gpus, {}).values()
-            return
-        for size in sorted(by_gpus):
-            if size >= gpus:
-                yield from by_gpus[size].values()
+    def _of(self, vc: str, gpus: int) -> Candidates:
+        key = (vc, gpus if self.rules.same_gpus else 0)
+        candidates = self._candidates.get(key)
+        if candidates is None:
+            candidates = self._candidates[key] = Candidates()
+        return candidates
 
-    def _version(self, vc: str, gpus: int) -> int:
-        return self._versions.get((vc, gpus if self.rules.same_gpus else 0), 0)
+    def _is_affine(self, job: Newcomer, resident: Resident, at: Moment) -> bool:
+        rules = self.rules
+        for rule in self._enabled:
+            if not rule(job, resident, rules, at):
+                return False
+        return resident.gpus >= job.gpus
 
     def _predicted_s(self, job: QueuedJob) -> float | None:
         """The predicted duration; ``None`` when the policy only guesses."""

@@ -75,6 +75,7 @@ class Lucid(QueuePolicy):
         self._profiling_vc = profiling.profiler_vc
         self.profiling = profiling if profiling.profiler_vc is not None else None
         self.packs = order.pack
+        self.predicts = order.use_estimates
         self._order = order
         self._pairing = pairing
         self._modes = modes
@@ -214,9 +215,14 @@ class Lucid(QueuePolicy):
         if slots is None:
             slots = this.vc.running[partner.job_id].slots
         slots = self._binder.slots_on(slots, job)
-        rules = pair_reasons(self._binder.newcomer(this.vc, job), partner, self._pairing, sharing.at)
         placement = this.free.layout.placement(slots)
-        reasons = (*super().reasons(this, job), *rules)
+        reasons: tuple[Reason, ...] = ()
+        if this.view.explain:
+            newcomer = self._binder.newcomer(this.vc, job)
+            reasons = (
+                *super().reasons(this, job),
+                *pair_reasons(newcomer, partner, self._pairing, sharing.at),
+            )
         this.decisions.append(Pack(job.job_id, partner.job_id, placement, reasons))
         this.note_start(job)
         sharing.taken.add(partner.job_id)

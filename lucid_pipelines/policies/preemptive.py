@@ -7,18 +7,16 @@ placement; one that cannot be placed keeps its share of the quota and waits.
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
 
 from lucid_pipelines.domain.decision import Decision, Hold, HoldCause, Reason, Start, Stop, StopCause
 from lucid_pipelines.domain.free_gpus import FreeGpus
 from lucid_pipelines.domain.view import Change, ChangeKind, ClusterView, QueuedJob, RunningJob, VcView
 from lucid_pipelines.placement import can_ever_fit, find_slots
 from lucid_pipelines.policies.following import Queues
-from lucid_pipelines.policies.ordered_queue import Key, OrderedQueue
+from lucid_pipelines.policies.ordered_queue import Key
 from lucid_pipelines.policies.profiling_rules import ProfilingRules
+from lucid_pipelines.policies.running_order import RunningOrder
 
 
 class PreemptivePolicy:
@@ -26,6 +24,7 @@ class PreemptivePolicy:
 
     preempts: bool = True
     packs: bool = False
+    predicts: bool = False
     profiling: ProfilingRules | None = None
 
     repass_s: float = 1.0
@@ -37,7 +36,7 @@ class PreemptivePolicy:
         self.name = name
         self.fallbacks: Counter[str] = Counter()
         self._queues = Queues(self.waiting_key, lambda job: job.gpus, self._changed, self._rebuilt)
-        self._running: dict[str, OrderedQueue] = {}
+        self._running: dict[str, RunningOrder] = {}
         self._entered = 0
         self._pending: dict[str, float] = {}
         self._has_decided = False
@@ -103,85 +102,75 @@ class PreemptivePolicy:
 
     def rekey(self, running: RunningJob, now_s: float) -> bool:
         """Move a running job to where it belongs in the order now; returns whether it moved."""
-        job_id = running.job.job_id
-        queue = self._running_named(running.job.vc)
         key = self.running_key(running, now_s)
-        if key is None or job_id not in queue or queue.key(job_id) == key:
-            return False
-        sequence = queue.sequence(job_id)
-        queue.discard(job_id)
-        queue.add(job_id, key, sequence, running.job.gpus)
-        return True
+        return key is not None and self._running_named(running.job.vc).rekey(running.job.job_id, key)
 
     def _decide_vc(self, view: ClusterView, vc: VcView, decisions: list[Decision]) -> bool:
-        if not self._can_select(vc, view.now_s):
+        running = self._running_named(vc.name)
+        if not self._can_select(vc, running, view.now_s):
             return False
-        kept: set[str] = set()
-        starts: list[QueuedJob] = []
-        for job_id, is_running in self._select(vc, view.now_s):
-            if is_running:
-                kept.add(job_id)
-            else:
-                starts.append(vc.queued[job_id])
+        starts, stopped_ids = self._select(vc, running, view.now_s)
         if not starts:
             return False
         free = vc.free.copy()
-        stopped = [vc.running[job_id] for job_id in self._running_of(vc) if job_id not in kept]
-        for running in stopped:
-            free.release(running.slots)
-            reasons = (self.reason(view, running.job, running),)
-            decisions.append(Stop(running.job.job_id, StopCause.PREEMPTED, requeue=True, reasons=reasons))
+        for job_id in stopped_ids:
+            stopped = vc.running[job_id]
+            free.release(stopped.slots)
+            reasons = (self.reason(view, stopped.job, stopped),) if view.explain else ()
+            decisions.append(Stop(job_id, StopCause.PREEMPTED, requeue=True, reasons=reasons))
         started = self._start(view, free, starts, decisions)
-        return bool(stopped) or started
+        return bool(stopped_ids) or started
 
-    def _can_select(self, vc: VcView, now_s: float) -> bool:
+    def _limit(self, waiting_key: Key, now_s: float) -> Key:
+        """The key of a running job that stands level with a waiting one."""
+        return (waiting_key[0] + self.shift(now_s), *waiting_key[1:])
+
+    def _can_select(self, vc: VcView, running: RunningOrder, now_s: float) -> bool:
         """Whether any waiting job would be selected; spares the merge in most passes.
 
         Running jobs before the first selected waiting one all keep their GPUs. So a waiting job can be the
         first only if its demand fits beside the running jobs before it, and in each bucket the first entry
         has the fewest of those.
         """
-        gpus = vc.gpus
-        shift = self.shift(now_s)
-        running = self._running_of(vc).buckets.items()
+        gpus = vc.free.layout.gpus
         for demand, entries in self._queues.of(vc.name).buckets.items():
-            key = entries[0][0]
-            limit = ((key[0] + shift, *key[1:]), math.inf if self.running_first_on_ties else -1)
-            before = sum(size * bisect_left(others, limit) for size, others in running)  # pyright: ignore
-            if before + demand <= gpus:  # pyright: ignore[reportOperatorIssue]  (buckets here are numbers)
+            limit = self._limit(entries[0][0], now_s)
+            before = running.gpus_before(running.index(limit, after_equals=self.running_first_on_ties))
+            if isinstance(demand, int) and before + demand <= gpus:
                 return True
         return False
 
-    def _select(self, vc: VcView, now_s: float) -> Iterator[tuple[str, bool]]:
-        """The jobs that should run, in order, and whether they do already."""
-        quota = vc.gpus
-        waiting, running = self._queues.of(vc.name).walk(), self._running_of(vc).walk()
-        shift = self.shift(now_s)
-        while quota > 0:
-            first_waiting, first_running = waiting.peek(), running.peek()
-            if first_waiting is None:
-                if first_running is None:
-                    return
-                is_running = True
-            elif first_running is None:
-                is_running = False
-            else:
-                running_key = first_running[0][0]
-                here = (running_key[0] - shift, *running_key[1:])
-                there = first_waiting[0][0]
-                is_running = here <= there if self.running_first_on_ties else here < there
-            walk = running if is_running else waiting
-            top = first_running if is_running else first_waiting
-            assert top is not None
-            entry, bucket = top
-            gpus = bucket if isinstance(bucket, int) else 0
-            if gpus > quota:
+    def _select(self, vc: VcView, running: RunningOrder, now_s: float) -> tuple[list[QueuedJob], list[str]]:
+        """Waiting jobs that should run and running jobs that should not, each in order."""
+        quota = vc.free.layout.gpus
+        entries = running.entries
+        index = 0
+        starts: list[QueuedJob] = []
+        stopped: list[str] = []
+        walk = self._queues.of(vc.name).walk()
+        while quota > 0 and (top := walk.peek()) is not None:
+            (key, _, job_id), demand = top
+            until = running.index(self._limit(key, now_s), after_equals=self.running_first_on_ties)
+            for _, _, running_id, gpus in entries[index:until]:
+                if gpus <= quota:
+                    quota -= gpus
+                else:
+                    stopped.append(running_id)
+            index = max(index, until)
+            if not isinstance(demand, int) or demand > quota:
                 walk.drop_bucket()
                 continue
-            if is_running or can_ever_fit(vc.free, gpus, vc.queued[entry[2]].gpu_type):
-                quota -= gpus
-                yield entry[2], is_running
+            job = vc.queued[job_id]
+            if can_ever_fit(vc.free, demand, job.gpu_type):
+                quota -= demand
+                starts.append(job)
             walk.advance()
+        for _, _, running_id, gpus in entries[index:]:
+            if gpus <= quota:
+                quota -= gpus
+            else:
+                stopped.append(running_id)
+        return starts, stopped
 
     def _start(self, view: ClusterView, free: FreeGpus, starts: list[QueuedJob], decisions: list[Decision]) -> bool:
         started = False
@@ -189,8 +178,10 @@ class PreemptivePolicy:
             slots = find_slots(free, job.gpus, job.gpu_type)
             if slots is None:
                 continue
-            facts = {"gpus": job.gpus, "gpus_free": free.free_gpus, "nodes": len(slots)}
-            reasons = (self.reason(view, job, None), Reason("consolidated_placement", facts))
+            reasons: tuple[Reason, ...] = ()
+            if view.explain:
+                facts = {"gpus": job.gpus, "gpus_free": free.free_gpus, "nodes": len(slots)}
+                reasons = (self.reason(view, job, None), Reason("consolidated_placement", facts))
             decisions.append(Start(job.job_id, free.layout.placement(slots), reasons))
             free.take(slots)
             started = True
@@ -239,11 +230,8 @@ class PreemptivePolicy:
         self._running_named(job.vc).add(job.job_id, key, self._entered, job.gpus)
         self.entered_running(running)
 
-    def _running_of(self, vc: VcView) -> OrderedQueue:
-        return self._running_named(vc.name)
-
-    def _running_named(self, vc: str) -> OrderedQueue:
-        queue = self._running.get(vc)
-        if queue is None:
-            queue = self._running[vc] = OrderedQueue()
-        return queue
+    def _running_named(self, vc: str) -> RunningOrder:
+        order = self._running.get(vc)
+        if order is None:
+            order = self._running[vc] = RunningOrder()
+        return order

@@ -65,8 +65,10 @@ class Profiler(QueuePolicy):
         super().decide_vc(this)
 
     def start(self, this: Pass, job: QueuedJob, slots: Slots) -> None:
-        facts = {"gpus": job.gpus, "window_s": self.window_s(this.vc), "waiting": len(this.vc.queued)}
-        reasons = (*self.reasons(this, job), Reason("profile", facts))
+        reasons: tuple[Reason, ...] = ()
+        if this.view.explain:
+            facts = {"gpus": job.gpus, "window_s": self.window_s(this.vc), "waiting": len(this.vc.queued)}
+            reasons = (*self.reasons(this, job), Reason("profile", facts))
         placement = this.free.layout.placement(slots)
         this.decisions.append(Start(job.job_id, placement, reasons, Stage.PROFILE))
         this.take(job, slots)

@@ -16,6 +16,8 @@ from lucid_pipelines.policies.queue_policy import Bypass, QueuePolicy
 class Qssf(QueuePolicy):
     """Order by predicted GPU-time."""
 
+    predicts = True
+
     def __init__(
         self,
         name: str = "qssf",

@@ -14,7 +14,7 @@ from lucid_pipelines.domain.free_gpus import FreeGpus, Slots
 from lucid_pipelines.domain.view import Change, ClusterView, QueuedJob, VcView
 from lucid_pipelines.placement import can_ever_fit, find_slots
 from lucid_pipelines.policies.following import Queues
-from lucid_pipelines.policies.holds import hold, holds
+from lucid_pipelines.policies.holds import holds
 from lucid_pipelines.policies.ordered_queue import Key, OrderedQueue
 from lucid_pipelines.policies.profiling_rules import ProfilingRules
 
@@ -57,7 +57,6 @@ class Pass:
     started: set[str] = field(default_factory=set)
     arrivals: list[Arrival] = field(default_factory=list)
     blocker: tuple[str, HoldCause] | None = None
-    has_hold: bool = False
 
     def take(self, job: QueuedJob, slots: Slots) -> None:
         if self.free is self.vc.free:
@@ -85,6 +84,7 @@ class QueuePolicy:
 
     preempts: bool = False
     packs: bool = False
+    predicts: bool = False
     profiling: ProfilingRules | None = None
 
     looks_at_running: bool = False
@@ -132,7 +132,7 @@ class QueuePolicy:
             this = Pass(view, vc, queue, vc.free, decisions)
             before = len(decisions)
             self.decide_vc(this)
-            if this.started or len(decisions) > before + this.has_hold:
+            if len(decisions) > before:
                 self.queues.decided(name)
             if view.explain:
                 self.explain(this)
@@ -195,10 +195,6 @@ class QueuePolicy:
 
     def blocks(self, this: Pass, job: QueuedJob) -> bool:
         """Whether a job that cannot be placed ends the pass."""
-        if not this.has_hold and not this.view.explain:
-            this.has_hold = True
-            ahead = this.queue.position(job.job_id) - len(this.started)
-            this.decisions.append(hold(this.free, job, max(ahead, 0), self.reasons(this, job)))
         if self.bypass.backfill or not can_ever_fit(this.free, job.gpus, job.gpu_type):
             return False
         this.blocker = (job.job_id, HoldCause.BEHIND)
@@ -222,16 +218,16 @@ class QueuePolicy:
             slots = find_slots(this.free, due[0].gpus, due[0].gpu_type)
             if slots is None:
                 this.blocker = (due[0].job_id, HoldCause.AGED_JOB)
-                if not this.view.explain:
-                    this.decisions.append(hold(this.free, due[0], 0, self.reasons(this, due[0])))
                 return False
             self.start(this, due[0], slots)
         return True
 
     def start(self, this: Pass, job: QueuedJob, slots: Slots) -> None:
         """Start ``job`` on free GPUs."""
-        facts = {"gpus": job.gpus, "gpus_free": this.free.free_gpus, "nodes": len(slots)}
-        reasons = (*self.reasons(this, job), Reason("consolidated_placement", facts))
+        reasons: tuple[Reason, ...] = ()
+        if this.view.explain:
+            facts = {"gpus": job.gpus, "gpus_free": this.free.free_gpus, "nodes": len(slots)}
+            reasons = (*self.reasons(this, job), Reason("consolidated_placement", facts))
         this.decisions.append(Start(job.job_id, this.free.layout.placement(slots), reasons))
         this.take(job, slots)
 

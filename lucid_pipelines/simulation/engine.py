@@ -51,7 +51,9 @@ def replay(given: ReplayInput, policy: Policy, options: ReplayOptions = ReplayOp
     recorder = Recorder(len(given.jobs))
     events = Events()
     if not policy.packs:
-        options = replace(options, scorer=None)
+        options = replace(options, scorer=None, profiles_known=False, reuse_profiles=False)
+    if not policy.predicts:
+        options = replace(options, estimator=None)
     world = World(state, events, recorder, options, profiling, preempts=policy.preempts)
     with _without_garbage_collection():
         _run(given.jobs, policy, state, events, world, recorder, options)
