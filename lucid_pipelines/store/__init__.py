@@ -19,9 +19,10 @@
 ============== ==================================================================================
 
 Rules that hold everywhere: every method is one transaction and takes ``now`` from its caller; times are
-timezone-aware UTC; every change of a job counts its ``version`` up and tells an event; a lost claim or lease
-raises ``StaleLockError`` and the result is dropped; what the database reports comes out as an error of
-``domain.errors`` that says what to do. SQLite and PostgreSQL behave alike.
+timezone-aware UTC; every change of a job counts its ``version`` up, and every change of its state tells an
+event (a claim changes neither); a lost claim or lease raises ``StaleLockError`` and the result is dropped;
+what the database reports comes out as an error of ``domain.errors`` that says what to do. SQLite and
+PostgreSQL behave alike.
 """
 
 from lucid_pipelines.store.records import (

@@ -38,7 +38,7 @@ def make_engine(url: URL, *, busy_timeout_s: float, durable: bool, pool_size: in
 
 
 def _sqlite_engine(url: URL, *, busy_timeout_s: float, durable: bool, pool_size: int) -> Engine:
-    folder = Path(url.database or "").expanduser().absolute().parent
+    folder = Path(url.database or "").parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as exc:

@@ -11,10 +11,10 @@ from sqlalchemy import case, insert, select, update
 
 from lucid_pipelines.domain.job import Estimate
 from lucid_pipelines.store import tables
-from lucid_pipelines.store.changing import change_job, lock_job
+from lucid_pipelines.store.changing import change_job, lock_job, note
 from lucid_pipelines.store.codec import estimate_to_json
 from lucid_pipelines.store.database import Database, Transaction
-from lucid_pipelines.store.records import EstimateRow, EstimateScore
+from lucid_pipelines.store.records import EstimateRow, EstimateScore, EventKind
 
 _ESTIMATES = tables.estimates
 _EVIDENCE_KEPT = 20
@@ -56,13 +56,20 @@ class Estimates:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def record(self, estimates: Mapping[str, Estimate], *, now: datetime) -> None:
-        """Store predictions by job id, and make each the job's current estimate."""
+    def record(self, estimates: Mapping[str, Estimate], *, now: datetime, who: str = "estimator") -> None:
+        """Store predictions by job id, and make each the job's current estimate, with an event.
+
+        Raises:
+            NotFoundError: one of the jobs does not exist; nothing of the call is kept.
+        """
 
         def work(tx: Transaction) -> None:
             for job_id in sorted(estimates):
-                change_job(tx, lock_job(tx, job_id), {"estimate": estimate_to_json(estimates[job_id])})
+                document = estimate_to_json(estimates[job_id])
+                row = change_job(tx, lock_job(tx, job_id), {"estimate": document})
                 insert_estimate(tx, job_id, estimates[job_id], now)
+                why = f"estimated by {estimates[job_id].basis}"
+                note(tx, row, EventKind.ESTIMATED, who=who, why=why, now=now, evidence=document)
 
         self._database.write(work)
 

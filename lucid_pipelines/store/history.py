@@ -62,12 +62,17 @@ class History:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def duration_stats(self, user: str, gpus: int, as_of: datetime, *, max_samples: int = 1000) -> DurationStats:
+    def duration_stats(
+        self, user: str, gpus: int, as_of: datetime, *, max_samples: int = 1000, enough: int | None = None
+    ) -> DurationStats:
         """What completed runs say about a job of this user and size, as of a moment.
 
         Each rung looks at the newest ``max_samples`` completed runs that ended at or before ``as_of``, so that
         the answer is fast over any history and follows drift. Packed runs count with the duration that they
         had; profiling attempts that completed count too.
+
+        Args:
+            enough: leave out the rungs below the first one that has this many runs; ``None`` = all four.
         """
         by_rung: dict[Rung, tuple[ColumnElement[bool], ...]] = {
             Rung.USER_AND_GPUS: (_HISTORY.c.user == user, _HISTORY.c.gpus == gpus),
@@ -77,8 +82,14 @@ class History:
         }
 
         def work(connection: Connection) -> DurationStats:
-            found = (_rung(connection, rung, conditions, as_of, max_samples) for rung, conditions in by_rung.items())
-            return DurationStats(as_of, tuple(stats for stats in found if stats is not None))
+            found: list[RungStats] = []
+            for rung, conditions in by_rung.items():
+                stats = _rung(connection, rung, conditions, as_of, max_samples)
+                if stats is not None:
+                    found.append(stats)
+                    if enough is not None and stats.count >= enough:
+                        break
+            return DurationStats(as_of, tuple(found))
 
         return self._database.read(work)
 

@@ -22,6 +22,7 @@ class EventKind(StrEnum):
     SUBMITTED = "submitted"
     STATE = "state"
     PLACED = "placed"
+    ESTIMATED = "estimated"
     STARTED = "started"
     PAIRED = "paired"
     STOP_REQUESTED = "stop_requested"

@@ -14,7 +14,7 @@ _KNOWN = ("sqlite", *_POSTGRES)
 
 
 def database_url(where: str | Path) -> URL:
-    """Return the URL of the state database.
+    """Return the URL of the state database; a SQLite file by its absolute path.
 
     Args:
         where: a file path (SQLite), ``sqlite:///path`` or ``postgresql://user@host/name``. PostgreSQL is
@@ -24,7 +24,7 @@ def database_url(where: str | Path) -> URL:
         InputError: another database, a URL that cannot be read, or SQLite without a file.
     """
     if isinstance(where, Path) or "://" not in where:
-        return URL.create("sqlite", database=str(where))
+        return URL.create("sqlite", database=str(Path(where).expanduser().absolute()))
     try:
         url = make_url(where)
     except (ArgumentError, ValueError):
@@ -34,7 +34,7 @@ def database_url(where: str | Path) -> URL:
     if url.drivername in ("sqlite", "sqlite+pysqlite"):
         if not url.database or url.database == ":memory:":
             raise InputError("the state database needs a file, e.g. sqlite:///lucid.db; several processes share it")
-        return url.set(drivername="sqlite")
+        return url.set(drivername="sqlite", database=str(Path(url.database).absolute()))
     hint = did_you_mean(url.drivername, _KNOWN)
     raise InputError(f"the state database is sqlite:// or postgresql://{hint}; got {url.drivername}://")
 

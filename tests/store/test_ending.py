@@ -204,6 +204,8 @@ def test_a_completed_run_scores_the_predictions_made_before(store: Store) -> Non
     store.estimates.record({attempt.job_id: Estimate(500.0, "global_mean", 90.0, 900.0)}, now=at(2))
     store.estimates.record({attempt.job_id: Estimate(None, "no_evidence")}, now=at(3))
     store.attempts.record_end(attempt.attempt_id, exit_record(run_s=60), Outcome.COMPLETED, who="p", now=at(61))
+    told = [e for e in store.events.of_job(attempt.job_id) if e.kind is EventKind.ESTIMATED]
+    assert [event.evidence["basis"] for event in told] == ["user_mean", "global_mean", "no_evidence"]
     rows = store.estimates.of_job(attempt.job_id)
     assert [(row.actual_s, row.within, row.scored_at) for row in rows] == [
         (60.0, True, at(61)),

@@ -59,6 +59,8 @@ def test_the_ladder_goes_from_near_to_far(store: Store) -> None:
         (Rung.GLOBAL, 5, 1228.0),
     ]
     assert stats.best == stats.rungs[0]
+    enough = [store.history.duration_stats("ada", 1, at(10), enough=n).rungs for n in (1, 3, 9)]
+    assert enough == [stats.rungs[:1], stats.rungs[:2], stats.rungs]
     assert stats.rungs[0].newest_job_ids == ("old-2", "old-1")
     assert [rung.rung for rung in store.history.duration_stats("new", 4, at(10)).rungs] == [Rung.SAME_GPUS, Rung.GLOBAL]
     assert [rung.rung for rung in store.history.duration_stats("new", 3, at(10)).rungs] == [Rung.GLOBAL]

@@ -130,6 +130,21 @@ def test_a_path_with_odd_characters_is_a_database(tmp_path: Path) -> None:
     assert path.exists()
 
 
+def test_a_relative_path_means_the_same_file_after_a_change_of_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for where in ("plain.db", "sqlite:///by-url.db"):
+        with Store.open(where, pool_size=1) as store:
+            (tmp_path / "elsewhere").mkdir(exist_ok=True)
+            monkeypatch.chdir(tmp_path / "elsewhere")
+            store._database.dispose()  # forces a new connection
+            store.jobs.submit(make_spec(), NOW)
+            monkeypatch.chdir(tmp_path)
+    assert sorted(path.name for path in tmp_path.glob("*.db")) == ["by-url.db", "plain.db"]
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
 def test_errors_of_the_file_system_say_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ExternalError, match="cannot make the folder"):

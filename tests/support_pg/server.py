@@ -71,13 +71,27 @@ class PostgresServer:
             connection.close()
 
 
-@cache
 def server() -> PostgresServer:
     """The server of this test process, started on first use and stopped at exit.
 
     Raises:
         PostgresMissingError: there is none and none can be started.
     """
+    found = _server_or_reason()
+    if isinstance(found, str):
+        raise PostgresMissingError(found)
+    return found
+
+
+@cache
+def _server_or_reason() -> PostgresServer | str:
+    try:
+        return _lent_or_started()
+    except PostgresMissingError as exc:
+        return str(exc)  # kept, so that a server that does not start is tried once
+
+
+def _lent_or_started() -> PostgresServer:
     given = os.environ.get("LUCID_TEST_PG_URL")
     if given:
         lent = PostgresServer(make_url(given))
