@@ -145,7 +145,9 @@ class _Intake:
         return entries
 
     def _take(self, file: FoundFile) -> FileEntry | None:
-        known = self._cache.get(file.path, file.found, searched=self._must_search(file))
+        # A file with the name of a key is read every time: its content, not its hash, decides.
+        searched = self._must_search(file)
+        known = None if file.suspect else self._cache.get(file.path, file.found, searched=searched)
         if known is not None and self._store.has_blob(known, file.found.st_size):
             return _entry(file.path, file.found, known)
         self.rehashed += 1

@@ -89,6 +89,7 @@ _TOKENS: tuple[_Token, ...] = (
 )
 
 _PRIVATE_KEY = re.compile(rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----")
+_PUTTY_KEY = re.compile(rb"PuTTY-User-Key-File-\d: (?s:.*?)Private-Lines: \d+\r?\n[A-Za-z0-9+/=]{20}")
 _KEY_HEADER_LINE = re.compile(rb"(?m)^[\s\"'#>|]*[A-Za-z0-9-]+: .*$")
 _KEY_NOISE = re.compile(rb"\\[nr]|[\s\"'+,()|>#]")
 _KEY_BODY_BYTES = 4096
@@ -118,8 +119,8 @@ def find_secret(data: bytes, path: str) -> ContentFinding | None:
         for match in _PRIVATE_KEY.finditer(data):
             if _is_key_body(data[match.end() : match.end() + _KEY_BODY_BYTES]):
                 return _finding("private key", data, match.start())
-    if b"PuTTY-User-Key-File-" in data and b"Private-Lines:" in data:
-        return _finding("private key", data, data.index(b"Private-Lines:"))
+    if b"PuTTY-User-Key-File-" in data and (putty := _PUTTY_KEY.search(data)):
+        return _finding("private key", data, putty.start())
     for token in _TOKENS:
         if token.needle in data:
             for match in token.regex.finditer(data):

@@ -257,3 +257,14 @@ def test_a_damaged_memory_is_told_and_ignored(tmp_path: Path) -> None:
         assert sealed.digest == first.digest
         assert sealed.rehashed_count == 1
         assert len(sealed.warnings) == (0 if b"other" in garbage else 1)
+
+
+@pytest.mark.usefixtures("short_racy_window")
+def test_a_choice_that_is_taken_back_is_not_remembered(tmp_path: Path) -> None:
+    source = tmp_path / "s"
+    put(source, ".lucidignore", "!*.pem\n!train.py\n")
+    body = "".join(chr(97 + number * 7 % 26) + str(number * 37 % 100) for number in range(18))[:36]
+    age(put(source, "server.pem", "opaque"), put(source, "train.py", f"TOKEN = 'ghp_{body}'"))
+    assert seal(source, tmp_path / "store").secrets == ()
+    put(source, ".lucidignore", "")
+    assert [finding.path for finding in seal(source, tmp_path / "store").secrets] == ["server.pem", "train.py"]

@@ -59,6 +59,7 @@ TOKENS = {
     "pgp": "-----BEGIN PGP PRIVATE KEY BLOCK-----\nVersion: 1\n\n" + pem("x", 500).split("\n", 1)[1],
     "service account": '{"private_key": "' + pem("PRIVATE KEY").replace("\n", "\\n") + '"}',
     "indented": textwrap.indent(pem("EC PRIVATE KEY", 120), "    "),
+    "putty": "PuTTY-User-Key-File-3: ssh-ed25519\nPublic-Lines: 1\nAAAA\nPrivate-Lines: 1\n" + chars(_ALNUM, 48),
     "ed25519": pem("PRIVATE KEY", 48),
 }  # fmt: skip
 
@@ -192,3 +193,10 @@ def test_the_search_has_a_budget_that_is_told_and_repeats_itself(tmp_path: Path)
     assert "1 files (58.6 KiB) were not searched" in first.warnings[0]
     assert seal(source, tmp_path / "store", limits=small_budget).digest == first.digest
     assert len(seal(source, tmp_path / "store").secrets) == 2
+
+
+@pytest.mark.parametrize("folder", ["lucid_pipelines", "examples", "tests/snapshots"])
+def test_this_project_holds_no_secrets_and_says_so(tmp_path: Path, folder: str) -> None:
+    sealed = seal(Path(__file__).parents[2] / folder, tmp_path / "store")
+    assert sealed.secrets == ()
+    assert sealed.file_count > 10
