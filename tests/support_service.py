@@ -7,7 +7,9 @@ import socket
 from pathlib import Path
 
 import psutil
+from dagster import DagsterInstance, RunsFilter
 
+from lucid_pipelines.resources.run_protocol import COLD_TAG
 from lucid_pipelines.settings import Settings, load_settings
 
 
@@ -44,3 +46,10 @@ def processes_of(home: Path) -> list[psutil.Process]:
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
     return found
+
+
+def cold_runs(settings: Settings) -> list[str]:
+    """Runs that could not be forked from the warm process and had to start a Python of their own."""
+    with DagsterInstance.from_config(str(settings.dagster_home)) as instance:
+        records = instance.get_run_records(RunsFilter(tags={COLD_TAG: "true"}))
+    return [record.dagster_run.run_id for record in records]

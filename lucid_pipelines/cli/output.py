@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -15,7 +16,8 @@ from rich.text import Text
 from lucid_pipelines.domain.job import Job
 from lucid_pipelines.domain.states import JobState
 
-console = Console()
+# A pipe has no width of its own: 80 columns would cut ids that scripts look for.
+console = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 180)
 errors = Console(stderr=True)
 
 STATE_STYLES: dict[JobState, str] = {
@@ -82,11 +84,12 @@ def job_json(job: Job, now: datetime | None = None) -> dict[str, Any]:
 def job_table(jobs: Sequence[Job], now: datetime, title: str | None = None) -> Table:
     """Jobs for people, one a line."""
     table = Table(title=title, box=None, pad_edge=False, header_style="bold")
-    for name in ("JOB", "NAME", "USER", "VC"):
+    table.add_column("JOB", no_wrap=True, min_width=15)
+    for name in ("NAME", "USER", "VC"):
         table.add_column(name, no_wrap=True, overflow="ellipsis", max_width=28)
     for name in ("GPUS", "QUEUE", "RUN"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("STATE", no_wrap=True)
+        table.add_column(name, justify="right", no_wrap=True, min_width=5 if name != "GPUS" else 4)
+    table.add_column("STATE", no_wrap=True, min_width=9)
     table.add_column("OUTCOME", overflow="ellipsis", no_wrap=True, max_width=44)
     for job in jobs:
         queue_s, run_s = job_times_s(job, now)

@@ -20,7 +20,7 @@ from lucid_pipelines.service.control import bring_up, sensor_ticks, take_down
 from lucid_pipelines.service.dagster_home import run_files
 from lucid_pipelines.service.status import read_status
 from lucid_pipelines.settings import Settings
-from tests.support_service import processes_of, service_settings
+from tests.support_service import cold_runs, processes_of, service_settings
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240), pytest.mark.xdist_group("service")]
 
@@ -59,7 +59,7 @@ def test_jobs_run_through_sensors_and_warm_runs(service: control.UpResult, setti
         job = client.submit([sys.executable, "-c", "print('trained')"], source_dir=tmp_path, vc="nlp").job
         (ended,) = client.wait([job.job_id], timeout_s=90)
     assert ended.state is JobState.COMPLETED
-    assert "Fallback" not in run_files(settings).log("daemon").read_text()
+    assert cold_runs(settings) == [], "every run was forked from the warm process"
 
 
 def test_a_killed_daemon_is_started_again_and_told(
@@ -80,9 +80,11 @@ def test_a_busy_port_is_named_with_a_free_one(tmp_path: Path) -> None:
     before = dict(os.environ)
     try:
         chosen = service_settings(tmp_path / "home")
-        with socket.create_server(("127.0.0.1", chosen.dagster.port)):
-            with pytest.raises(InputError, match=r"taken by .*; try --port \d+"):
-                bring_up(chosen)
+        with (
+            socket.create_server(("127.0.0.1", chosen.dagster.port)),
+            pytest.raises(InputError, match=r"taken by .*; try --port \d+"),
+        ):
+            bring_up(chosen)
         assert processes_of(chosen.home) == []
     finally:
         os.environ.clear()
