@@ -14,7 +14,7 @@ from lucid_pipelines.failures.rulebase import RuleBase, load_rules
 from lucid_pipelines.failures.scan import Scan, scan
 from lucid_pipelines.failures.textmodel import TextModel, load_text_model
 from lucid_pipelines.failures.verdicts import Judge
-from lucid_pipelines.failures.vocabulary import Ending
+from lucid_pipelines.failures.vocabulary import Ending, Restart
 from lucid_pipelines.logs import compression_of, iter_raw_lines, labels_of, rank_from_path
 
 FULL_READ_BYTES = 64 << 20
@@ -147,6 +147,16 @@ def diagnose_logs(paths: Sequence[Path], tools: Tools) -> Diagnosis:
         return max(found, key=lambda d: d.ending is not Ending.UNKNOWN)
     strongest = max(d.located.strength for d in failed)
     return _earliest([d for d in failed if d.located.strength == strongest])
+
+
+def nothing_read() -> Diagnosis:
+    """The diagnosis of an attempt that left no log: unknown, for want of evidence."""
+    located = Located(Ending.UNKNOWN, None, "0: there is no log", 0)
+    classified = Classified(None, None, Restart.NEVER, 0.0, Source.NONE, reasons=("there is no log",))
+    advice = "There is no log. Look at the exit record and at the node."
+    return Diagnosis(
+        "", Ending.UNKNOWN, classified, located, None, None, None, None, False, (), (), advice, "none", 0, 0, 0
+    )
 
 
 def _earliest(candidates: Sequence[Diagnosis]) -> Diagnosis:

@@ -26,7 +26,7 @@ _HANDLER = re.compile(
     r"|(error|exception|failure) (above|was|is) "
     r"|skipp\w* (this|the|a|bad|broken|corrupt\w*|batch|sample|file|record|step|image|item|shard)"
     r"|will (retry|continue|skip|be)|retry|attempt \d|continuing|ignoring|recovered|non-?fatal|caught|handled"
-    r"|fall\w* back|using (default|sample|cached)",
+    r"|fall\w* back|using (the |an? )?(default|sample|cached|next|other|previous|last|old|another)|instead",
     re.IGNORECASE,
 )
 _TIMEOUT_FAMILIES = frozenset({"collective-timeout", "rendezvous", "rpc-unavailable", "peer-reset"})
@@ -108,7 +108,7 @@ class _Locator:
         if roots:
             return self._failed(self._best_root(roots), "3: first error that names a cause", 2, alive)
         unknown = self._first_unknown(alive)
-        weak = next((item for item in alive if item.role is Role.WEAK), None)
+        weak = _best_weak(alive)
         if unknown is not None and (weak is None or unknown.position < weak.position):
             return self._failed(unknown, "4: first error-like record; no rule knows it", 2, alive)
         if self._head_lost:
@@ -128,9 +128,10 @@ class _Locator:
     def _unhandled(self, items: Sequence[Judged]) -> list[Judged]:
         """Leave out errors that the program says it handled, provided that it really went on."""
         kept: list[Judged] = []
+        last = max((item.position for item in items if item.role in (Role.ROOT, Role.CANCEL)), default=-1)
         for item in items:
             handler = self._handler_of(item)
-            if handler is not None and self._goes_on_after(item):
+            if handler is not None and (item.position < last or self._goes_on_after(item)):
                 self._set_aside(item, f"handled: {handler.record.text[:120]}")
             else:
                 kept.append(item)
@@ -279,6 +280,13 @@ class _Locator:
 
     def _set_aside(self, item: Judged, why: str) -> None:
         self._aside.setdefault(item.position, SetAside(item.record, why))
+
+
+def _best_weak(alive: list[Judged]) -> Judged | None:
+    """The first symptom; but one that says what happened in a process is better than a lost peer."""
+    symptoms = [item for item in alive if item.role is Role.WEAK]
+    telling = [item for item in symptoms if item.verdict.family_name not in _TIMEOUT_FAMILIES]
+    return next(iter(telling or symptoms), None)
 
 
 def _head_lost(scan: Scan) -> bool:

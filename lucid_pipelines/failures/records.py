@@ -22,9 +22,15 @@ _SURE_NAME = re.compile(
 _CAMEL = re.compile(r"^[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+$")
 _OPEN_ENDED = re.compile(
     r"(:\s*$|NCCL error|unhandled (cuda|system) error|run with NCCL_DEBUG|Error building extension|Message Summary"
-    r"|ExternalError|EnforceNotMet|ERR\d{5}|error code:? ?(is )?\d+\s*$|following (error|exception))",
+    r"|ExternalError|EnforceNotMet|ERR\d{5}|error code:? ?(is )?\d+\s*$|following (error|exception)|HCCL error"
+    r"|call \w+ api failed"
+    r"|[Ii]nner error|Bad StatusOr|Graph execution error|synStatus|nrt_\w+)",
     re.IGNORECASE,
 )
+_DETAIL = re.compile(
+    r"^\s*(\[ERROR\] \d{4}-|E[A-Z0-9]\d{4}: |Solution:|Possible Cause|Reason:|TraceBack |\[Hint:|\[operator <)"
+)
+"""Lines that go on explaining the error above, whatever they begin with (CANN, Paddle)."""
 _OTHER_RECORD = re.compile(
     r"^\s*(\[rank|\[E |\[W |\[I |srun:|slurmstepd:|Traceback|\S+:\d+:\d+ \[\d+\] |Exception in thread|Exception ignored"
     r"|WARNING|ERROR[: ]|INFO[: ]|terminate called|frame #|\S+\|\s)"
@@ -267,7 +273,8 @@ class RecordReader:
         closed = self._closed.get(key)
         if closed is None or closed.ended:
             return False
-        if _OTHER_RECORD.match(line.text) or line.time is not None or len(closed.detail) >= _MAX_DETAIL:
+        foreign = _OTHER_RECORD.match(line.text) or line.time is not None
+        if (foreign and not _DETAIL.match(line.text)) or len(closed.detail) >= _MAX_DETAIL:
             closed.stray += 1
             if closed.stray > _MAX_STRAY or len(closed.detail) >= _MAX_DETAIL or _OTHER_RECORD.match(line.text):
                 closed.ended = True

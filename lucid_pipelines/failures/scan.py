@@ -118,13 +118,16 @@ class _Scanner:
             self._remember(masked)
             return
         ordinary = True
+        before = len(self._records)
         for line in normalise(raw, self._labels):
             ordinary &= self._take_line(line, at, hot)
+        silent = len(self._records) == before
         if "\ufffd".encode() in data or (not data.isascii() and not _is_utf8(data)):
             self._undecodable += 1
         if ordinary:
             self._progress.add(at, data)
-            self._remember(masked)
+            if silent:
+                self._remember(masked)
         elif at not in self._loud[-1:]:
             self._loud.append(at)
 

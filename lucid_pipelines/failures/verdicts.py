@@ -23,7 +23,7 @@ _LAUNCHER_TYPE = re.compile(
 _SIGNAL_TYPE = re.compile(r"SignalException$")
 _SEVERITY = re.compile(
     r"\b(ERROR|FATAL|CRITICAL|SEVERE|PANIC|EMERG)\b|^\W{0,3}[EF]\d{4} |\b[Ee]rror: |^\W{0,3}(error|fatal)\b"
-    r"|\[(error|fatal|E)\b"
+    r"|\[(error|fatal|E)\b|\"(level|severity|lvl)\": ?\"(error|fatal|critical)"
     r"|level=(error|fatal|panic)|\bpanic: |\bfatal error\b"
 )
 _THREAD = re.compile(r"^Exception in thread (?!MainThread)")
