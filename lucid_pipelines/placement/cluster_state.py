@@ -64,6 +64,8 @@ class ClusterState:
         self._id = object()
         self.used_gpus = 0
         """GPUs that at least one job holds."""
+        self.waiting_count = 0
+        """Jobs in all queues."""
 
     @classmethod
     def of(
@@ -134,6 +136,7 @@ class ClusterState:
             vc = self._vcs[job.vc] = _Vc(job.vc, ())
             self._views[job.vc] = vc.view
         vc.queued[job.job_id] = job
+        self.waiting_count += 1
         vc.arrivals.add(job.submitted_s, job.sequence, job.job_id)
         self._vc_of_job[job.job_id] = job.vc
         self._changed(ChangeKind.QUEUED, job.vc, job)
@@ -142,6 +145,7 @@ class ClusterState:
         """Take a job out of the queue without starting it."""
         vc = self._vc_of_queued(job_id)
         job = vc.queued.pop(job_id)
+        self.waiting_count -= 1
         vc.arrivals.leave(job.submitted_s, job.sequence, job_id, started=False)
         del self._vc_of_job[job_id]
         self._changed(ChangeKind.WITHDRAWN, job.vc, job)
@@ -266,6 +270,7 @@ class ClusterState:
     def _moved(self, vc: _Vc, running: RunningJob) -> None:
         job = running.job
         del vc.queued[job.job_id]
+        self.waiting_count -= 1
         vc.arrivals.leave(job.submitted_s, job.sequence, job.job_id, started=True)
         vc.running[running.job.job_id] = running
         self._changed(ChangeKind.STARTED, job.vc, job, running)

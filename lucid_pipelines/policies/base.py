@@ -25,6 +25,7 @@ class Policy(Protocol):
     Attributes:
         name: as in the registry, with the variant (``lucid:no_packing``).
         preempts: whether it stops jobs for the sake of others.
+        looks_at_running: whether it may decide something although no job waits.
         packs: whether it lets jobs share GPUs.
         predicts: whether it asks for predicted durations.
         profiling: who is profiled before it enters its queue; ``None`` = nobody.
@@ -33,6 +34,7 @@ class Policy(Protocol):
 
     name: str
     preempts: bool
+    looks_at_running: bool
     packs: bool
     predicts: bool
     profiling: ProfilingRules | None

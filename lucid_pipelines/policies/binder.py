@@ -45,6 +45,7 @@ class Binder:
         self._candidates: dict[tuple[str, int], Candidates] = {}
         self._hopeless: dict[tuple[str, Hashable], tuple[int, int, float]] = {}
         self._touched: dict[str, dict[str, int]] = {}
+        self._unstable: dict[str, set[str]] = {}
         self._orders: dict[str, int] = {}
         self._order = 0
 
@@ -95,11 +96,13 @@ class Binder:
             taken: jobs that the present pass has given a partner already.
         """
         candidates = self._of(vc.name, job.gpus)
-        newcomer = self.newcomer(vc, job)
         mark = 0
         remembered = self._hopeless.get((vc.name, bucket))
         if remembered is not None and remembered[1] == at.capacity and key >= remembered[2]:
             mark = remembered[0]
+            if mark == candidates.mark and not fresh:
+                return None
+        newcomer = self.newcomer(vc, job)
         for resident in candidates.since(mark):
             if resident.job_id not in taken and self._is_affine(newcomer, resident, at):
                 return resident
@@ -137,6 +140,7 @@ class Binder:
     def rebuild(self, vcs: Iterable[VcView]) -> None:
         """Begin anew with the running jobs of these virtual clusters."""
         self._residents, self._candidates, self._hopeless, self._orders = {}, {}, {}, {}
+        self._unstable = {}
         self._touched = {vc.name: {job_id: running.job.gpus for job_id, running in vc.running.items()} for vc in vcs}
 
     def refresh(self, view: ClusterView) -> None:
@@ -149,6 +153,7 @@ class Binder:
                 running = vc.running.get(job_id)
                 if running is None:
                     residents.pop(job_id, None)
+                    self._unstable.get(name, set()).discard(job_id)
                     self._orders.pop(job_id, None)
                     candidates.remove(job_id)
                     continue
@@ -157,11 +162,17 @@ class Binder:
                     self._order += 1
                     order = self._orders[job_id] = self._order
                 resident = residents[job_id] = self.resident(vc, running)
+                if running.is_unstable:
+                    self._unstable.setdefault(name, set()).add(job_id)
                 if may_be_joined(resident, self.rules):
                     candidates.put(order, resident)
                 else:
                     candidates.remove(job_id)
         self._touched = {}
+
+    def has_unstable(self, vc: str) -> bool:
+        """Whether any running job of a virtual cluster has turned unstable."""
+        return bool(self._unstable.get(vc))
 
     def resident(self, vc: VcView, running: RunningJob) -> Resident:
         """A running job as the pairing rules see it."""

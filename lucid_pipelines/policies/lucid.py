@@ -11,12 +11,13 @@ priority(J) = GPUs(J) × predicted duration(J), ascending.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
 from lucid_pipelines.domain.decision import Decision, Pack, Reason, Stop, StopCause
 from lucid_pipelines.domain.free_gpus import Slots
-from lucid_pipelines.domain.view import Change, ClusterView, QueuedJob, RunningJob, VcView
+from lucid_pipelines.domain.view import Change, ClusterView, Forecast, QueuedJob, RunningJob, VcView
 from lucid_pipelines.placement import (
     ModeRules,
     Moment,
@@ -75,6 +76,7 @@ class Lucid(QueuePolicy):
         self._profiling_vc = profiling.profiler_vc
         self.profiling = profiling if profiling.profiler_vc is not None else None
         self.packs = order.pack
+        self.looks_at_running = order.pack or profiling.profiler_vc is not None
         self.predicts = order.use_estimates
         self._order = order
         self._pairing = pairing
@@ -84,6 +86,8 @@ class Lucid(QueuePolicy):
         self._profiler = Profiler(profiling) if profiling.profiler_vc is not None else None
         self._sharing = _Sharing(Moment.of(0.0, SharingMode.OFF, pairing))
         self._mode_reason = Reason("sharing_mode", {"mode": SharingMode.OFF.value})
+        self._forecast: Forecast | None = None
+        self._mode_from_s, self._mode_until_s = math.inf, -math.inf
         self._again = False
 
     def takes_part(self, vc: VcView) -> bool:
@@ -135,7 +139,7 @@ class Lucid(QueuePolicy):
             due.append(view.now_s)
         shares_less = self.packs and self._sharing.at.mode is not SharingMode.DEFAULT
         if shares_less and any(vc.queued for vc in view.vcs.values()):
-            due.append(next_mode_s(view.forecast, view.now_s, self._modes))
+            due.append(self._mode_until_s)
         return min((time_s for time_s in due if time_s is not None), default=None)
 
     def look_at(self, view: ClusterView) -> Collection[str]:
@@ -143,17 +147,29 @@ class Lucid(QueuePolicy):
         if not self.packs:
             return names
         self._binder.refresh(view)
-        mode, self._mode_reason = choose_mode(view.forecast, view.now_s, self._modes)
+        has_changed = self._choose_mode(view)
+        return view.vcs if has_changed else names
+
+    def _choose_mode(self, view: ClusterView) -> bool:
+        """Look at the forecast again if it may say something else; returns whether the mode changed."""
         if "forecast" in self._mode_reason.facts:
             self.fallbacks["no_forecast"] += 1
+        if not view.now_s < self._mode_from_s and view.now_s < self._mode_until_s and view.forecast is self._forecast:
+            if view.now_s != self._sharing.at.now_s:
+                self._sharing = _Sharing(Moment.of(view.now_s, self._sharing.at.mode, self._pairing))
+            return False
+        mode, self._mode_reason = choose_mode(view.forecast, view.now_s, self._modes)
+        until_s = next_mode_s(view.forecast, view.now_s, self._modes)
+        self._forecast, self._mode_from_s = view.forecast, view.now_s
+        self._mode_until_s = until_s if until_s is not None else math.inf
         has_changed = mode is not self._sharing.at.mode
         self._sharing = _Sharing(Moment.of(view.now_s, mode, self._pairing))
-        return view.vcs if has_changed else names
+        return has_changed
 
     def decide_vc(self, this: Pass) -> None:
         if self.packs:
             self._sharing = _Sharing(self._sharing.at)
-            if self._pairing.split_unstable:
+            if self._pairing.split_unstable and self._binder.has_unstable(this.vc.name):
                 self._split(this)
         super().decide_vc(this)
 

@@ -23,6 +23,7 @@ class PreemptivePolicy:
     """Keep two ordered queues per virtual cluster, of waiting and of running jobs, and merge them."""
 
     preempts: bool = True
+    looks_at_running: bool = False
     packs: bool = False
     predicts: bool = False
     profiling: ProfilingRules | None = None

@@ -94,7 +94,10 @@ def _run(
         while next_arrival < arrival_count and arrivals[next_arrival].submit_s <= now_s:
             world.arrive(next_arrival, arrivals[next_arrival])
             next_arrival += 1
-        wake_s = _pass(policy, state, world, recorder, options, now_s)
+        if state.waiting_count or policy.looks_at_running:
+            wake_s = _pass(policy, state, world, recorder, options, now_s)
+        else:
+            wake_s = None
         recorder.use(now_s, state.used_gpus)
 
 
