@@ -25,6 +25,7 @@ from lucid_pipelines.logs.source import (
     FileSource,
     LogSource,
     compression_of,
+    extent_of,
     iter_blocks,
     read_extent,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "count_undecodable",
     "detect_labels",
     "detect_labels_in",
+    "extent_of",
     "find_time",
     "frames",
     "iter_blocks",

@@ -23,6 +23,7 @@ from lucid_pipelines.logs.terminal import frames
 
 _ANCHOR_BYTES = 64
 _SAMPLE_BYTES = 64 * 1024
+_SAMPLE_LINES = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +182,9 @@ def is_compressed(path: Path) -> bool:
 
 
 def _texts(sample: bytes) -> list[str]:
-    lines = sample.split(b"\n")
-    return [shown[-1] for line in lines[1:-1] if (shown := frames(line[-4096:]))]
+    lines = sample.split(b"\n")[1:-1]
+    chosen = lines[:: max(1, len(lines) // _SAMPLE_LINES)]
+    return [shown[-1] for line in chosen if (shown := frames(line[-2048:]))]
 
 
 def _backward_line(data: bytes, start: int, end: int, complete: bool, limit: int) -> RawLine:

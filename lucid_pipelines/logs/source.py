@@ -16,6 +16,7 @@ from typing import BinaryIO, Protocol, cast
 from lucid_pipelines.domain.errors import ExternalError, NotFoundError
 
 BLOCK_BYTES = 1 << 20
+COUNT_LINES_BELOW_BYTES = 1 << 28
 _MAGIC = ((b"\x1f\x8b", "gz"), (b"BZh", "bz2"), (b"\xfd7zXZ\x00", "xz"))
 _BROKEN = (EOFError, OSError, zlib.error, lzma.LZMAError)
 
@@ -102,19 +103,23 @@ class Extent:
     newlines_before_tail: int | None
 
 
-def read_extent(path: Path, *, head_bytes: int, tail_bytes: int, count_lines_below_bytes: int = 1 << 28) -> Extent:
+def read_extent(
+    path: Path, *, head_bytes: int, tail_bytes: int, count_lines_below_bytes: int = COUNT_LINES_BELOW_BYTES
+) -> Extent:
     """Read both ends of a file in bounded memory, whatever its size (R-12).
 
     Lines are counted only in compressed files and in plain ones below ``count_lines_below_bytes``: counting
     must read everything.
+
+    Raises:
+        NotFoundError, ExternalError: the file is not there or cannot be read.
     """
     if compression_of(path) is None:
-        source = FileSource(path)
-        size = source.size()
-        start = max(0, size - tail_bytes)
-        newlines = _count_newlines(source, start) if size <= count_lines_below_bytes else None
-        return Extent(
-            size, source.read_at(0, min(head_bytes, size)), source.read_at(start, size - start), start, newlines
+        return extent_of(
+            FileSource(path),
+            head_bytes=head_bytes,
+            tail_bytes=tail_bytes,
+            count_lines_below_bytes=count_lines_below_bytes,
         )
     head, size = bytearray(), 0
     recent: deque[bytes] = deque()
@@ -133,6 +138,17 @@ def read_extent(path: Path, *, head_bytes: int, tail_bytes: int, count_lines_bel
     tail = kept[-tail_bytes:] if tail_bytes else b""
     newlines += kept.count(b"\n", 0, len(kept) - len(tail))
     return Extent(size, bytes(head), tail, size - len(tail), newlines)
+
+
+def extent_of(
+    source: LogSource, *, head_bytes: int, tail_bytes: int, count_lines_below_bytes: int = COUNT_LINES_BELOW_BYTES
+) -> Extent:
+    """Both ends of a log behind any source, as they are now."""
+    size = source.size()
+    start = max(0, size - tail_bytes)
+    newlines = _count_newlines(source, start) if size <= count_lines_below_bytes else None
+    head = source.read_at(0, min(head_bytes, size))
+    return Extent(size, head, source.read_at(start, size - start), start, newlines)
 
 
 def _count_newlines(source: LogSource, end: int) -> int:

@@ -12,6 +12,8 @@ _ESCAPE = re.compile(
 )
 _REDRAW_CODES = frozenset("ABEFGHJfd")
 """CSI codes that move the cursor to another place: what follows is a new state of the display."""
+_REDRAW_BACKSPACES = 8
+"""So many backspaces at once do not correct a character: a bar draws itself anew."""
 _CONTROL = re.compile(r"[\x00-\x07\x0e-\x1f\x7f\ufeff]")
 _NOT_PLAIN = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2\x9b|\xef\xbb\xbf")
 
@@ -64,17 +66,21 @@ def _redraw_or_nothing(match: re.Match[str]) -> str:
 
 
 def _erase(part: str) -> list[str]:
+    """States of a part with backspaces; a long run of them ends a state, a short one corrects it in place."""
     states: list[str] = []
-    shown = ""
+    shown, written = "", False
     for piece in re.split(r"(\x08+)", part):
-        if piece.startswith("\b"):
-            kept = shown[: max(0, len(shown) - len(piece))]
-            if shown and not kept.strip():
-                states.append(shown)
-            shown = kept
-        else:
+        if not piece.startswith("\b"):
             shown += piece
-    states.append(shown)
+            written = written or bool(piece)
+            continue
+        kept = shown[: max(0, len(shown) - len(piece))]
+        if written and shown and (not kept.strip() or len(piece) >= _REDRAW_BACKSPACES):
+            states.append(shown)
+            written = False
+        shown = kept
+    if written:
+        states.append(shown)
     return states
 
 

@@ -183,24 +183,30 @@ def _rank(column: Column) -> float | None:
 
 
 def _gather(column: Column, groups: Sequence[Group]) -> list[Tick]:
-    """Readings of the same quantity from every template of the same activity, in order."""
-    ticks: list[Tick] = []
+    """Readings of the same quantity from every template of the same activity, in order.
+
+    A template that says little of training lends its readings only where they fit between the others.
+    """
+    ticks = _ticks(column)
+    low, high = min(t.step for t in ticks), max(t.step for t in ticks)
+    reach = 3.0 * (behaviour([t.step for t in ticks]).typical or 1.0)
     for group in groups:
-        if not group.phase.may_be_training:
+        if not group.phase.may_be_training or group is column.group:
             continue
-        for other in group.columns:
-            if (
-                other.key == column.key
-                and other.role == column.role
-                and (other.group is column.group or _akin(other, column))
-            ):
-                ticks += [
-                    Tick(r, r.parsed.values[other.index].number, r.parsed.values[other.index].total)
-                    for r in group.records
-                ]
-                break
+        other = next((c for c in group.columns if c.key == column.key and c.role == column.role), None)
+        if other is None or _rank(other) is None or not _akin(other, column):
+            continue
+        found = _ticks(other)
+        if group.evidence < MIN_EVIDENCE and not all(low - reach <= t.step <= high + reach for t in found):
+            continue
+        ticks += found
     ticks.sort(key=lambda tick: tick.record.order)
     return ticks
+
+
+def _ticks(column: Column) -> list[Tick]:
+    values = ((record, record.parsed.values[column.index]) for record in column.group.records)
+    return [Tick(record, value.number, value.total) for record, value in values]
 
 
 def _akin(other: Column, column: Column) -> bool:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
-from lucid_pipelines.logs import Extent, read_extent
+from lucid_pipelines.logs import Extent, rank_from_path, read_extent
+from lucid_pipelines.ports import LanguageModel
+from lucid_pipelines.tracker.asking import LearnedTemplate, ModelUse, ask_model, relabel
 from lucid_pipelines.tracker.counters import Counter, find_counter
 from lucid_pipelines.tracker.fields import RecordParser
 from lucid_pipelines.tracker.groups import Group, group_records
@@ -20,45 +23,113 @@ from lucid_pipelines.tracker.timeline import positions
 from lucid_pipelines.tracker.window import Record, Window, build_window
 
 HEAD_BYTES = 64 * 1024
-TAIL_BYTES = (256 * 1024, 2 * 1024 * 1024, 12 * 1024 * 1024)
+TAIL_BYTES = (96 * 1024, 512 * 1024, 3 * 1024 * 1024, 12 * 1024 * 1024)
 """How much of the end is read: more only while the answer is not confident."""
 ENOUGH_READINGS = 24
+MIN_CONFIDENCE = 0.5
+"""Below this, a language model is asked where one is configured."""
 MAX_SAMPLES = 256
 EVIDENCE_CHARS = 400
 _PARSER = RecordParser()
 
 
-def track_file(path: Path, *, parser: RecordParser | None = None) -> Progress:
+@dataclass(frozen=True, slots=True)
+class Tracked:
+    """An answer and what it took to find it.
+
+    Attributes:
+        readings: how many readings of the step counter it rests on.
+        model_use: whether a language model was asked, and how that ended.
+        template: what the model taught, to be remembered for this job.
+    """
+
+    progress: Progress
+    readings: int
+    model_use: ModelUse = field(default_factory=ModelUse)
+    template: LearnedTemplate | None = None
+
+
+def track_file(path: Path, *, parser: RecordParser | None = None, model: LanguageModel | None = None) -> Progress:
     """Progress of the job whose log this is; plain, growing or compressed, of any size.
+
+    Args:
+        path: the log.
+        parser: keeps what it learnt of the forms of lines; shared by default.
+        model: asked only when the log's own structure gives no confident answer.
 
     Raises:
         NotFoundError, ExternalError: the file is not there or cannot be read.
     """
-    progress = Progress(fallback_reason="the log is empty")
+    tracked = Tracked(Progress(fallback_reason="the log is empty"), 0)
     for tail_bytes in TAIL_BYTES:
         extent = read_extent(path, head_bytes=HEAD_BYTES, tail_bytes=tail_bytes)
-        progress, readings = track_extent(extent, parser=parser)
-        if extent.tail_offset == 0 or (progress.step is not None and readings >= ENOUGH_READINGS):
+        is_last = extent.tail_offset == 0 or tail_bytes == TAIL_BYTES[-1]
+        tracked = track_extent(extent, parser=parser, model=model if is_last else None)
+        if is_last or (tracked.progress.step is not None and tracked.readings >= ENOUGH_READINGS):
             break
-    return progress
+    return tracked.progress
 
 
-def track_extent(extent: Extent, *, parser: RecordParser | None = None) -> tuple[Progress, int]:
-    """Progress from the two ends of a log, and how many readings of the counter it rests on."""
+def track_files(paths: Sequence[Path], *, parser: RecordParser | None = None) -> Progress:
+    """Progress of one job that writes a log per rank: the most confident answer, of equal ones the lowest rank's."""
+    answers = [(track_file(path, parser=parser), rank_from_path(path)) for path in paths]
+    if not answers:
+        return Progress(fallback_reason="no log was given")
+    best, _ = max(
+        answers,
+        key=lambda item: (
+            item[0].step is not None,
+            round(item[0].confidence, 1),
+            -(item[1] if item[1] is not None else 0),
+        ),
+    )
+    return best
+
+
+def track_extent(
+    extent: Extent,
+    *,
+    parser: RecordParser | None = None,
+    template: LearnedTemplate | None = None,
+    model: LanguageModel | None = None,
+) -> Tracked:
+    """Progress from the two ends of a log.
+
+    Args:
+        extent: both ends.
+        parser: keeps what it learnt of the forms of lines.
+        template: names that a language model gave to this job's numbers before.
+        model: asked only when the log's own structure gives no confident answer.
+    """
     window = build_window(extent, parser or _PARSER)
-    return track_window(window)
+    records = [r for r in window.records if r.complete or _looks_finished(r, window)]
+    if template is not None:
+        records = relabel(records, template)
+    tracked = _answer(records, window)
+    if model is None or template is not None or _is_confident(tracked.progress):
+        return tracked
+    learned, use = ask_model(records, model)
+    if learned is None:
+        return replace(tracked, model_use=use)
+    again = _answer(relabel(records, learned), window)
+    if again.progress.step is None:
+        return replace(tracked, model_use=replace(use, rejected=1))
+    return replace(again, model_use=replace(use, accepted=1), template=learned)
 
 
-def track_window(window: Window) -> tuple[Progress, int]:
-    """Progress from a window of records."""
-    groups = group_records([r for r in window.records if r.complete or _looks_finished(r, window)])
+def _is_confident(progress: Progress) -> bool:
+    return progress.step is not None and progress.confidence >= MIN_CONFIDENCE
+
+
+def _answer(records: Sequence[Record], window: Window) -> Tracked:
+    groups = group_records(records)
     counter, reason = find_counter(groups, window.last_order, training_announced=window.training_announced)
     loss = find_loss(groups, counter)
     pace = find_pace(counter, groups, window.span_s) if counter else None
     throughput = find_throughput(groups, counter)
     epoch = find_epoch(groups, counter) if counter or loss else None
     progress = _compose(groups, counter, pace, loss, throughput, epoch, reason)
-    return progress, len(counter.ticks) if counter else 0
+    return Tracked(progress, len(counter.ticks) if counter else 0)
 
 
 def _looks_finished(record: Record, window: Window) -> bool:
@@ -118,9 +189,9 @@ def _total(counter: Counter, groups: Sequence[Group]) -> int | None:
     newest = counter.newest
     if newest.total is not None:
         return int(newest.total)
-    for value, field in zip(newest.record.parsed.values, newest.record.shape.fields, strict=False):
+    for value, shown in zip(newest.record.parsed.values, newest.record.shape.fields, strict=False):
         if (
-            field.kind is Kind.FRACTION
+            shown.kind is Kind.FRACTION
             and value.total
             and abs(value.number - newest.step) <= 1
             and value.total >= newest.step

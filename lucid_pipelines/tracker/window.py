@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from lucid_pipelines.logs import (
@@ -26,6 +26,7 @@ from lucid_pipelines.tracker.tables import Header, may_be_row, name_columns, rea
 NEWEST_PER_FORM = 64
 MAX_RECORDS = 3000
 MAX_PIECE_BYTES = 8192
+MAX_HEADER_BYTES = 400
 _ANNOUNCEMENT = re.compile(
     rb"\b(?:running|start(?:ing|ed|s)?|begin(?:ning|s)?)\s+(?:the\s+)?(?:model\s+)?(?:pre-?|fine-?)?(?:training|tuning)\b"
     rb"|\btraining\s+(?:started|starts|begins|loop\b|for \d+ (?:epochs|steps|iter|kimg))"
@@ -93,6 +94,19 @@ class Record:
     def shape(self) -> Shape:
         return self.parsed.shape
 
+    def with_parsed(self, parsed: Parsed) -> Record:
+        """The same record, its numbers named otherwise."""
+        return Record(
+            self.order,
+            self.line_number,
+            self.offset,
+            self.text,
+            parsed,
+            self.rank,
+            self._carrier_time,
+            self.complete,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -123,26 +137,31 @@ def build_window(extent: Extent, parser: RecordParser, *, newest_per_form: int =
     The result depends on the bytes alone, never on how they arrived.
     """
     labels = detect_labels_in(extent.head, extent.tail)
-    kept: dict[bytes, deque[_Piece]] = {}
+    kept: dict[bytes, deque[_Piece] | None] = {}
     counts: dict[bytes, int] = {}
-    verdicts: dict[bytes, bool] = {}
     headers: list[tuple[int, Header]] = []
+    header_of: dict[bytes, Header | None] = {}
     order = -1
+    announced = _announces(extent.head.split(b"\n"))
     for piece in _pieces(extent):
-        order = piece.order
-        form = form_of(piece.data)
-        counts[form] = counts.get(form, 0) + 1
-        verdict = verdicts.get(form)
-        if verdict is None:
-            verdict = verdicts[form] = may_report(form, piece.data) and not _header(piece.data)
-            if verdict:
-                kept[form] = deque(maxlen=newest_per_form)
-        if verdict:
-            kept[form].append(piece)
-        elif counts[form] <= newest_per_form and (header := _header(piece.data)):
-            headers.append((order, header))
-    announced = bool(_ANNOUNCEMENT.search(extent.head) or _ANNOUNCEMENT.search(extent.tail))
-    newest = sorted((piece for pieces in kept.values() for piece in pieces), key=lambda piece: piece.order)
+        order, data = piece[0], piece[3]
+        form = form_of(data)
+        if form in kept:
+            counts[form] += 1
+            pieces = kept[form]
+        else:
+            counts[form] = 1
+            reports = may_report(form, data) and _header(data) is None
+            pieces = kept[form] = deque(maxlen=newest_per_form) if reports else None
+            announced = announced or _announces([data])
+        if pieces is not None:
+            pieces.append(piece)
+        elif len(data) <= MAX_HEADER_BYTES:
+            if data not in header_of:
+                header_of[data] = _header(data)
+            if header := header_of[data]:
+                headers.append((order, header))
+    newest = sorted(piece for pieces in kept.values() if pieces for piece in pieces)
     head_text = extent.head.decode("utf-8", "replace")
     tables = _Tables(headers, head_text if extent.tail_offset else "")
     records = tuple(_record(piece, parser, labels, tables) for piece in newest[-MAX_RECORDS:])
@@ -151,9 +170,15 @@ def build_window(extent: Extent, parser: RecordParser, *, newest_per_form: int =
     )
 
 
+def _announces(lines: Iterable[bytes]) -> bool:
+    return any(b"ing" in line and _ANNOUNCEMENT.search(line[:400]) for line in lines)
+
+
 def _span_s(extent: Extent) -> float | None:
-    first = next((t for line in extent.head.split(b"\n") if (t := _date(line))), None)
-    last_lines = extent.tail[-_DATED_TAIL_BYTES:].split(b"\n")
+    first = next((t for line in extent.head.split(b"\n", 400)[:400] if (t := _date(line))), None)
+    if first is None:
+        first = next((t for line in extent.head.split(b"\n")[400:] if b"20" in line and (t := _date(line))), None)
+    last_lines = extent.tail[-_DATED_TAIL_BYTES:].split(b"\n")[-100:] if first is not None else []
     last = next((t for line in reversed(last_lines) if (t := _date(line))), None)
     return first.seconds_until(last) if first is not None and last is not None else None
 
@@ -163,13 +188,8 @@ def _date(line: bytes) -> LineTime | None:
     return time if time is not None and time.kind is TimeKind.FULL else None
 
 
-@dataclass(slots=True)
-class _Piece:
-    order: int
-    line_number: int | None
-    offset: int
-    data: bytes
-    complete: bool
+_Piece = tuple[int, int | None, int, bytes, bool]
+"""Order, line number, offset of the physical line, bytes, whether it was finished."""
 
 
 def _pieces(extent: Extent) -> Iterator[_Piece]:
@@ -192,10 +212,10 @@ def _pieces(extent: Extent) -> Iterator[_Piece]:
             shown = [piece for frame in frames(line) for piece in unglue(frame)]
             for position, text in enumerate(shown):
                 complete = index < last or position < len(shown) - 1
-                yield _Piece(order, number, offset, text.encode("utf-8", "replace")[:MAX_PIECE_BYTES], complete)
+                yield order, number, offset, text.encode("utf-8", "replace")[:MAX_PIECE_BYTES], complete
                 order += 1
         elif line and not line.isspace():
-            yield _Piece(order, number, offset, line[:MAX_PIECE_BYTES], index < last)
+            yield order, number, offset, line[:MAX_PIECE_BYTES], index < last
             order += 1
         offset += size
         number = None if number is None else number + 1
@@ -233,14 +253,15 @@ class _Tables:
 
 
 def _header(data: bytes) -> Header | None:
-    return read_header(data.decode("utf-8", "replace")) if len(data) <= 400 else None
+    if len(data) > MAX_HEADER_BYTES or b":" in data or b"=" in data or data.count(b" ") + data.count(b",") < 2:
+        return None
+    return read_header(data.decode("utf-8", "replace"))
 
 
 def _record(piece: _Piece, parser: RecordParser, labels: Labels, tables: _Tables) -> Record:
-    text = piece.data.decode("utf-8", "replace").rstrip("\r")
+    order, number, offset, data, complete = piece
+    text = data.decode("utf-8", "replace").rstrip("\r")
     prefix = split_prefix(text, labels)
     text = text[prefix.size :]
-    parsed = tables.name(piece.order, parser.parse(text), text)
-    return Record(
-        piece.order, piece.line_number, piece.offset, text, parsed, prefix.rank, prefix.carrier_time, piece.complete
-    )
+    parsed = tables.name(order, parser.parse(text), text)
+    return Record(order, number, offset, text, parsed, prefix.rank, prefix.carrier_time, complete)
