@@ -118,7 +118,7 @@ def main() -> None:
     start = 0
     if stored := runtime.load_checkpoint():
         start, model.weights = stored
-        log(f"resumed from checkpoint, iter {start}, epoch {start // args.steps_per_epoch}")
+        log(f"resumed from checkpoint, iter {start}")
     log(f"model has {sum(value.size for value in model.weights.values())} parameters, {total} iters in all")
     runtime.declare_gpu_load(gpu_util_pct=71.0, memory_util_pct=38.0, memory_used_mib=7_400.0)
 
@@ -130,19 +130,18 @@ def main() -> None:
         data_s = time.monotonic() - started_s
         loss = train_step(model, x, labels, args.lr, broken=step == fails_at)
         pace.step()
-        epoch, index = divmod(step, args.steps_per_epoch)
-        step_s = time.monotonic() - started_s
-        if (index + 1) % 10 == 0 or index + 1 == args.steps_per_epoch:
-            eta = datetime.timedelta(seconds=int(step_s * (total - step - 1)))
+        done, step_s = step + 1, time.monotonic() - started_s
+        if done % 10 == 0:
+            eta = datetime.timedelta(seconds=int(step_s * (total - done)))
             log(
-                f"Epoch(train) [{epoch + 1}][{index + 1}/{args.steps_per_epoch}]  lr: {args.lr:.4e}  eta: {eta}  "
-                f"time: {step_s:.4f}  data_time: {data_s:.4f}  memory: 7400  loss: {loss:.4f}"
+                f"Iter(train) [{done:4d}/{total}]  lr: {args.lr:.4e}  eta: {eta}  time: {step_s:.4f}  "
+                f"data_time: {data_s:.4f}  memory: 7400  loss: {loss:.4f}"
             )
-        if index + 1 == args.steps_per_epoch:
+        if done % args.steps_per_epoch == 0:
             accuracy = (model.forward(held_out[0]).argmax(1) == held_out[1]).mean()
-            log(f"Epoch(val) [{epoch + 1}][{epoch + 1}/{args.epochs}]  accuracy/top1: {accuracy * 100:.4f}")
-            folder = runtime.save_checkpoint(step + 1, model.weights)
-            log(f"Saving checkpoint at {epoch + 1} epochs: {folder.name}")
+            log(f"Iter(val) [1/1]  accuracy/top1: {accuracy * 100:.4f}")
+            runtime.save_checkpoint(done, model.weights)
+            log(f"Saving checkpoint at {done} iterations")
     log("Done")
 
 
