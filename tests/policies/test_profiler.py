@@ -1,0 +1,104 @@
+"""The profiler: smallest first, window, borrowing and giving back."""
+
+from __future__ import annotations
+
+import pytest
+
+from lucid_pipelines import policies
+from lucid_pipelines.domain.cluster import Node
+from lucid_pipelines.domain.decision import LendNodes, Stage, Start, Stop, StopCause
+from lucid_pipelines.domain.errors import InputError
+from lucid_pipelines.domain.trace import ClusterSpec
+from lucid_pipelines.domain.view import Forecast, QueuedJob
+from lucid_pipelines.placement import ClusterState
+from tests.support_policies.views import runs, started, stopped, view_of, waiting
+
+SPEC = ClusterSpec.uniform({"a": 3, "profiler": 1})
+
+
+def to_profile(job_id: str, gpus: int = 1, **more: object) -> QueuedJob:
+    return waiting(job_id, gpus, vc="profiler", **more)  # type: ignore[arg-type]
+
+
+def test_small_jobs_go_first_and_the_first_that_does_not_fit_stops_the_scan() -> None:
+    queue = [to_profile("eight", 8), to_profile("two", 2), to_profile("one", 1)]
+    decisions = policies.get("lucid").decide(view_of(SPEC, queue))
+    assert started(decisions) == ["one", "two"]
+    assert {d.stage for d in decisions if isinstance(d, Start)} == {Stage.PROFILE}
+    assert started(policies.get("lucid", space_aware=False).decide(view_of(SPEC, queue))) == ["eight"]
+
+
+def test_a_job_leaves_when_its_window_is_over_and_its_gpus_are_used_at_once() -> None:
+    running = [runs(to_profile("old", 8), {"profiler/0": list(range(8))}, 0.0)]
+    policy = policies.get("lucid", profile_window_s=200.0)
+    view = view_of(SPEC, [to_profile("next", 8)], running, 199.0)
+    assert (started(policy.decide(view)), policy.next_pass_s(view)) == ([], 200.0)
+    decisions = policy.decide(view_of(SPEC, [to_profile("next", 8)], running, 200.0))
+    (stop,) = [d for d in decisions if isinstance(d, Stop)]
+    assert (stop.job_id, stop.cause, stop.requeue) == ("old", StopCause.PROFILED, True)
+    assert started(decisions) == ["next"]
+
+
+def test_a_long_queue_shortens_the_window_unless_the_profiler_is_static() -> None:
+    running = [runs(to_profile("old", 8), {"profiler/0": list(range(8))}, 0.0)]
+    queue = [to_profile(f"q{i}", 8) for i in range(11)]
+    assert stopped(policies.get("lucid").decide(view_of(SPEC, queue, running, 100.0))) == ["old"]
+    assert stopped(policies.get("lucid:static_profiler").decide(view_of(SPEC, queue, running, 100.0))) == []
+
+
+def lends(policy_name: str, queue: list[QueuedJob], state: ClusterState, forecast: Forecast | None) -> list[LendNodes]:
+    for job in queue:
+        state.enqueue(job)
+    decisions = policies.get(policy_name).decide(state.view(0.0, forecast=forecast))
+    return [d for d in decisions if isinstance(d, LendNodes)]
+
+
+def borrowed() -> ClusterState:
+    state = ClusterState(SPEC.nodes())
+    state.move_nodes("a", "profiler", ["a/2"])
+    return state
+
+
+QUIET = Forecast([0.0, 600.0], [1.0, 1.0], [10.0, 10.0])
+RUSH = Forecast([0.0, 600.0], [99.0, 99.0], [99.0, 99.0])
+
+
+def test_a_long_queue_borrows_an_idle_node_of_a_vc_that_needs_none() -> None:
+    queue = [to_profile(f"q{i}") for i in range(11)]
+    (lend,) = lends("lucid", queue, ClusterState(SPEC.nodes()), None)
+    assert (lend.from_vc, lend.to_vc, lend.nodes) == ("a", "profiler", ("a/2",))
+    assert lends("lucid", [*queue, waiting("w")], ClusterState(SPEC.nodes()), None) == [], "a has a queue of its own"
+    assert lends("lucid", queue, borrowed(), None) == [], "one at a time"
+    assert lends("lucid:static_profiler", queue, ClusterState(SPEC.nodes()), None) == []
+    assert lends("lucid", queue[:10], ClusterState(SPEC.nodes()), None) == []
+
+
+def test_a_short_queue_gives_the_node_back_when_things_are_calm_or_its_owner_waits() -> None:
+    (back,) = lends("lucid", [], borrowed(), QUIET)
+    assert (back.from_vc, back.to_vc, back.nodes) == ("profiler", "a", ("a/2",))
+    assert lends("lucid", [], borrowed(), RUSH) == []
+    assert len(lends("lucid", [waiting("w")], borrowed(), RUSH)) == 1
+    assert lends("lucid", [to_profile(f"q{i}") for i in range(5)], borrowed(), QUIET) == []
+
+
+def test_who_is_profiled() -> None:
+    profiling = policies.get("lucid", profile_max_gpus=4).profiling
+    assert profiling is not None
+    assert profiling.wants(4)
+    assert not profiling.wants(5)
+    assert not profiling.wants(1, long_cold_start=True)
+    assert policies.get("lucid:no_profiler").profiling is None
+    assert policies.get("fifo").profiling is None
+
+
+def test_impossible_numbers_are_refused() -> None:
+    for wrong in ({"profile_window_s": 0.0}, {"busy_window_s": -1.0}, {"profiler_nodes": -1}):
+        with pytest.raises(InputError):
+            policies.get("lucid", **wrong)
+
+
+def test_nodes_of_the_profiler_never_run_anything_else() -> None:
+    node: Node = SPEC.nodes()[-1]
+    assert node.vc == "profiler"
+    queue = [waiting(f"w{i}", 8) for i in range(4)]
+    assert len(started(policies.get("lucid").decide(view_of(SPEC, queue)))) == 3
