@@ -22,6 +22,11 @@ class LazyCommand:
 
 
 TOOLS: dict[str, LazyCommand] = {
+    "track": LazyCommand("lucid_pipelines.cli.track", "track", "Read step, step time and loss out of training logs."),
+    "diagnose": LazyCommand(
+        "lucid_pipelines.cli.diagnose", "diagnose", "Find the first true error of a failed job's log."
+    ),
+    "replay": LazyCommand("lucid_pipelines.cli.replay", "replay", "Replay a trace under several policies."),
     "traces": LazyCommand("lucid_pipelines.cli.traces", "app", "Convert, describe and generate job traces."),
 }
 

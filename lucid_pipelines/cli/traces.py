@@ -80,7 +80,7 @@ def convert(
     as_json: JsonOption = False,
 ) -> None:
     """Write a trace of any supported format in our own."""
-    with _late_progress("reading") as progress:
+    with late_progress("reading") as progress:
         loaded = load(
             trace,
             format=format,
@@ -118,7 +118,7 @@ def describe(
     as_json: JsonOption = False,
 ) -> None:
     """Sum a trace up: sizes, run times, arrivals, states, recurrence, and what went to quarantine."""
-    with _late_progress("reading") as progress:
+    with late_progress("reading") as progress:
         loaded = load(
             trace,
             format=format,
@@ -197,7 +197,7 @@ def _print(result: dict[str, Any], *, as_json: bool) -> None:
 
 
 @contextmanager
-def _late_progress(label: str) -> Iterator[ReadProgress]:
+def late_progress(label: str) -> Iterator[ReadProgress]:
     """A progress bar on stderr that appears only once the work has taken two seconds."""
     began = time.monotonic()
     console = Console(stderr=True)

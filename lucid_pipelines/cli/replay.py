@@ -1,0 +1,142 @@
+"""`lucid replay`: a trace under several policies, on one cluster."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from lucid_pipelines import policies
+from lucid_pipelines.cli.output import print_json
+from lucid_pipelines.cli.traces import (
+    FormatOption,
+    FromOption,
+    ProfilesOption,
+    ScaleOption,
+    SeedOption,
+    ToOption,
+    TraceArgument,
+    VcOption,
+    WorkloadsOption,
+    ZoneOption,
+    late_progress,
+)
+from lucid_pipelines.domain.errors import InputError
+from lucid_pipelines.domain.trace import ClusterSpec
+from lucid_pipelines.domain.view import Forecast
+from lucid_pipelines.simulation import Summary, run_replay, text_table
+from lucid_pipelines.traces.loaded import LoadedTrace
+from lucid_pipelines.traces.loading import load
+from lucid_pipelines.traces.predictions import read_predictions, read_throughput_forecast
+
+
+def replay(
+    trace: TraceArgument,
+    policy: Annotated[str, typer.Option("--policy", "-p", help="Policies, separated by commas.")] = "fifo,lucid",
+    cluster: Annotated[
+        Path | None, typer.Option("--cluster", "-c", help="Cluster file.", show_default="the trace's own, if it tells")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for tables and report.html.")] = None,
+    predictions: Annotated[Path | None, typer.Option(help="job_id,duration_s for every policy that predicts.")] = None,
+    forecast: Annotated[Path | None, typer.Option(help="Predicted submissions per ten minutes.")] = None,
+    pairs: Annotated[Path | None, typer.Option(help="Measured speeds of packed pairs.")] = None,
+    profile_table: Annotated[Path | None, typer.Option(help="Measured profiles, with --pairs.")] = None,
+    format: FormatOption = None,
+    start: FromOption = None,
+    end: ToOption = None,
+    vc: VcOption = None,
+    scale: ScaleOption = None,
+    workloads: WorkloadsOption = "generated",
+    seed: SeedOption = 0,
+    timezone: ZoneOption = "UTC",
+    profiles: ProfilesOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per policy and line.")] = False,
+) -> None:
+    """Replay a trace under several policies and compare them."""
+    names = [name.strip() for name in policy.split(",") if name.strip()]
+    if not names:
+        raise InputError(f"name at least one policy of {', '.join(policies.names())}; got {policy!r}")
+    for name in names:
+        policies.get(name)  # an unknown name is told before a large trace is read
+    spec = ClusterSpec.from_yaml(_text(cluster)) if cluster is not None else None
+    with late_progress("reading the trace") as progress:
+        loaded = load(
+            trace,
+            format=format,
+            start=start,
+            end=end,
+            vcs=vc,
+            scale=scale,
+            workloads=workloads,
+            seed=seed,
+            timezone=timezone,
+            profiles=profiles,
+            progress=progress,
+        )
+    summaries = _run(loaded, spec or _cluster_of(loaded), names, out, predictions, forecast, pairs, profile_table)
+    _tell_quarantine(loaded)
+    if as_json:
+        for summary in summaries:
+            print_json(summary.to_json())
+        return
+    typer.echo(text_table(summaries))
+    if out is not None:
+        typer.echo(f"\nThe report is {out / 'report.html'}")
+
+
+def _run(
+    loaded: LoadedTrace,
+    spec: ClusterSpec,
+    names: list[str],
+    out: Path | None,
+    predictions: Path | None,
+    forecast: Path | None,
+    pairs: Path | None,
+    profile_table: Path | None,
+) -> list[Summary]:
+    console = Console(stderr=True)
+    with console.status(f"replaying {loaded.job_count} jobs under {', '.join(names)}"):
+        report = run_replay(
+            loaded.jobs,
+            spec,
+            names,
+            out,
+            predictions=read_predictions(predictions).duration_s if predictions is not None else None,
+            forecast=_forecast(forecast) if forecast is not None else None,
+            pair_table=pairs,
+            profile_table=profile_table,
+            title=f"Replay of {loaded.source}",
+        )
+    return list(report.summaries)
+
+
+def _forecast(path: Path) -> Forecast:
+    table = read_throughput_forecast(path)
+    return Forecast(
+        starts_s=table.time_s.tolist(), jobs=table.predicted_jobs.tolist(), gpus=table.predicted_gpus.tolist()
+    )
+
+
+def _cluster_of(loaded: LoadedTrace) -> ClusterSpec:
+    if loaded.cluster is None:
+        raise InputError(
+            "the trace does not tell its cluster; give one with --cluster, or let "
+            f"`lucid traces describe --cluster-out` fit one: {loaded.source}"
+        )
+    return loaded.cluster
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"the cluster file cannot be read: {path}: {error}") from error
+
+
+def _tell_quarantine(loaded: LoadedTrace) -> None:
+    if loaded.quarantined_count:
+        counts = ", ".join(f"{reason}: {count}" for reason, count in loaded.quarantined_by_reason.items())
+        print(f"quarantined {loaded.quarantined_count} of {loaded.rows_read} rows ({counts})", file=sys.stderr)
