@@ -34,13 +34,20 @@ def upgrade(database: Database, *, migrate: bool) -> None:
 
         if not database.is_sqlite:  # SQLite's write transaction is itself the lock
             tx.connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_KEY})
-            tx.connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {POSTGRES_SCHEMA}"))
+            _make_schema(tx.connection)
         now_current = current_revision(tx.connection)
         _refuse_unknown(now_current)
         if now_current != wanted:
             upgrade_to_head(tx.connection)
 
     database.write(work)
+
+
+def _make_schema(connection: Connection) -> None:
+    """Make our schema unless an administrator has: IF NOT EXISTS would ask for a right that we may lack then."""
+    named = text("SELECT 1 FROM pg_namespace WHERE nspname = :name")
+    if connection.execute(named, {"name": POSTGRES_SCHEMA}).first() is None:
+        connection.execute(text(f"CREATE SCHEMA {POSTGRES_SCHEMA}"))
 
 
 def current_revision(connection: Connection) -> str | None:

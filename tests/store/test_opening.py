@@ -8,6 +8,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import create_engine, text
+from sqlalchemy.engine import make_url
 
 from lucid_pipelines.domain.errors import ExternalError, InputError, StateError
 from lucid_pipelines.store import Store
@@ -212,6 +213,28 @@ def test_tables_keep_out_of_the_way_of_other_programs(pg_empty_url_with_jobs: st
     with Store.open(pg_empty_url_with_jobs) as store:
         store.jobs.submit(make_spec(), NOW)
         assert len(store.jobs.find()) == 1
+
+
+@pytest.mark.postgres
+def test_a_user_without_rights_on_the_database_works_in_a_schema_made_for_it(pg_server: PostgresServer) -> None:
+    url = make_url(pg_server.create_database())
+    if url.password is not None:
+        pytest.skip("the server asks for passwords; this test makes a user without one")
+    role = f"lucid_small_{url.database}"
+    pg_server.execute(f"CREATE ROLE {role} LOGIN")
+    small = url.set(username=role).render_as_string(hide_password=False)
+    try:
+        with pytest.raises(ExternalError, match="lacks the right; grant it"):
+            Store.open(small)
+        engine = create_engine(database_url(url.render_as_string(hide_password=False)))
+        with engine.begin() as connection:
+            connection.exec_driver_sql(f"CREATE SCHEMA lucid AUTHORIZATION {role}")
+        engine.dispose()
+        with Store.open(small) as store:
+            store.jobs.submit(make_spec(), NOW)
+    finally:
+        pg_server.drop_database(url.render_as_string(hide_password=False))
+        pg_server.execute(f"DROP ROLE {role}")
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from sqlalchemy import event
 
 from lucid_pipelines.domain.cluster import Placement
-from lucid_pipelines.domain.states import JobState, Outcome
-from lucid_pipelines.store import Store
+from lucid_pipelines.domain.states import JobState, Mode, Outcome
+from lucid_pipelines.store import IntentKind, Store
 from tests.support_store.jobs import NOW, at, exit_record, queued, running, submitted
 
 
@@ -55,6 +55,44 @@ def test_every_kind_of_change_shows_up(store: Store) -> None:
         assert len(store.queue.view().isolated) == 1
     with Store.open(store._database.url.render_as_string(hide_password=False)) as fresh:
         assert fresh.queue.view() == store.queue.view()
+
+
+def test_the_change_counter_moves_with_what_a_loop_wants_to_see(store: Store) -> None:
+    seen = [store.change_counter()]
+
+    def moved() -> bool:
+        seen.append(store.change_counter())
+        return seen[-1] > seen[-2]
+
+    job = submitted(store, idempotency_key="k")
+    assert moved()
+    submitted(store, idempotency_key="k")  # nothing new
+    assert not moved()
+    [claim] = store.jobs.claim([JobState.SUBMITTED], worker="w", now=NOW, limit=1, ttl_s=10)
+    assert not moved()
+    store.jobs.release(claim)
+    assert not moved()
+    store.jobs.request_cancel(job.job_id, who="ada", now=NOW)
+    assert moved()
+    store.jobs.request_cancel(job.job_id, who="ada", now=NOW)
+    assert not moved()
+    store.intents.add("k", IntentKind.FENCE, {}, now=NOW)
+    assert moved()
+    [intent] = store.intents.claim(worker="w", now=NOW, limit=1, ttl_s=10)
+    assert not moved()
+    store.intents.complete(intent, now=NOW)
+    assert moved()
+    attempt = running(store)
+    assert moved()
+    store.attempts.record_end(attempt.attempt_id, exit_record(code=1), Outcome.FAILED_USER, who="p", now=at(60))
+    assert moved()
+    [exit_] = store.exits.claim(worker="w", now=at(61), limit=1, ttl_s=10)
+    store.exits.complete(exit_, now=at(62))
+    assert moved()
+    action, _ = store.actions.propose("restart", "j-1", Mode.APPROVE, {}, why="w", now=NOW)
+    assert moved()
+    store.actions.decide(action.action_id, approve=True, person="ada", now=NOW)
+    assert moved()
 
 
 def test_an_unchanged_queue_costs_one_tiny_query(store: Store) -> None:
