@@ -65,7 +65,7 @@ def find_time(text: str) -> LineTime | None:
     Elapsed and remaining times of progress bars (``[00:12<01:30``) and durations are not timestamps.
     """
     head = text[:_SEARCH_CHARS]
-    if ":" not in head and not _UNIX.match(head):
+    if not _CLOCK_LIKE.search(head) and not _UNIX.match(head):
         return None
     for pattern, reader in _READERS:
         match = pattern.search(head)
@@ -153,6 +153,7 @@ def _unix(match: re.Match[str]) -> tuple[float, TimeKind] | None:
 
 _CLOCK = r"(?P<H>\d\d?):(?P<M>\d\d):(?P<S>\d\d)(?:[.,:](?P<f>\d{1,9}))?(?!\d)"
 _ZONE = r"(?: ?(?P<tz>Z\b|[+-]\d\d:?\d\d\b))?"
+_CLOCK_LIKE = re.compile(r"\d:\d\d:\d\d")
 _MONTH_NAME = r"(?P<mon>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?"
 _UNIX = re.compile(r"^\s*[\[(]?(1[4-9]\d{8}(?:\.\d{1,9})?)[\])]?(?=[\s:,|])")
 _READERS = (

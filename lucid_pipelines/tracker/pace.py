@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -54,13 +54,14 @@ class Pace:
     disputed: bool = False
 
 
-def find_pace(counter: Counter, groups: Sequence[Group], span_s: float | None) -> Pace | None:
+def find_pace(counter: Counter, groups: Sequence[Group], span_s: Callable[[], float | None]) -> Pace | None:
     """Seconds per step, or ``None`` when nothing in the log tells.
 
     Args:
         counter: the step counter.
         groups: every template of the window.
-        span_s: seconds between the first and the last timestamp of the log, if it has any.
+        span_s: gives the seconds between the first and the last timestamp of the log, if it has any; asked only
+            where a time was printed without its unit.
     """
     stride = typical_stride(counter.ticks)
     amount = min(MAX_RECORDS, max(MIN_RECORDS, math.ceil(STEADY_STEPS / stride)))
@@ -130,7 +131,7 @@ def _from_series(
     clock: Pace | None,
     eta: Pace | None,
     rate: Pace | None,
-    span_s: float | None,
+    span_s: Callable[[], float | None],
 ) -> tuple[Pace, float] | None:
     column, known = series.column, series.meaning
     raw = [v for v in series.values[-amount:] if math.isfinite(v) and v > 0]
@@ -171,7 +172,7 @@ def _scale(
     clock: Pace | None,
     eta: Pace | None,
     stride: float,
-    span_s: float | None,
+    span_s: Callable[[], float | None],
     counter: Counter,
     role: Role,
 ) -> float | None:
@@ -184,9 +185,10 @@ def _scale(
             for steps in (1.0, stride):
                 if _agree(value * factor / steps, witness.seconds, 1.5):
                     return factor
-    if span_s is not None and span_s > 0:
+    span = span_s()
+    if span is not None and span > 0:
         covered = counter.newest.step - counter.ticks[0].step if role is Role.STEP_TIME else len(counter.ticks)
-        if value * max(covered, 1.0) > 2.0 * span_s:
+        if value * max(covered, 1.0) > 2.0 * span:
             return 1e-3
     return 1.0 if value <= LONGEST_UNITLESS_S else None
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from lucid_pipelines.logs import (
     Extent,
@@ -20,7 +21,9 @@ from lucid_pipelines.logs import (
 )
 from lucid_pipelines.tracker.fields import RecordParser
 from lucid_pipelines.tracker.forms import form_of, may_report
-from lucid_pipelines.tracker.records import Parsed, Shape
+from lucid_pipelines.tracker.meaning import Role, meaning
+from lucid_pipelines.tracker.phase import phase_of
+from lucid_pipelines.tracker.records import Kind, Parsed, Shape
 from lucid_pipelines.tracker.tables import Header, may_be_row, name_columns, read_header
 
 NEWEST_PER_FORM = 64
@@ -35,6 +38,10 @@ _ANNOUNCEMENT = re.compile(
 )
 _GIANT_LINE_BYTES = 32 * 1024
 _DATED_TAIL_BYTES = 16 * 1024
+_PEEKED = 4
+_INTERESTING = frozenset(Role) - {
+    Role.OTHER, Role.UNNAMED, Role.MEMORY, Role.SHARE, Role.PART_TIME, Role.BYTE_RATE, Role.METRIC, Role.FLOP_RATE,
+}  # fmt: skip
 
 
 class Record:
@@ -116,57 +123,82 @@ class Window:
         records: at most ``NEWEST_PER_FORM`` of each form.
         forms: how many lines of each form were seen in the tail, whether kept or not.
         last_order: order of the very last display state, with or without numbers.
-        head_text: the decoded start of the log.
+        extent: the bytes that it was built from.
         labels: what carriers put before every line.
-        span_s: seconds between the first and the last complete date near its ends, ``None`` without dates.
         training_announced: whether a line says that training starts.
     """
 
     records: tuple[Record, ...]
     forms: dict[bytes, int]
     last_order: int
-    head_text: str
+    extent: Extent
     labels: Labels
-    span_s: float | None
     training_announced: bool
+
+    def span_s(self) -> float | None:
+        """Seconds between the first and the last complete date near the log's ends, ``None`` without dates."""
+        return _span_s(self.extent)
 
 
 def build_window(extent: Extent, parser: RecordParser, *, newest_per_form: int = NEWEST_PER_FORM) -> Window:
     """Sort the tail of a log into forms, keep the newest lines of each that may report, and parse those.
 
-    The result depends on the bytes alone, never on how they arrived.
+    Of a form whose newest lines carry no number of interest only these few are kept. The result depends on the
+    bytes alone, never on how they arrived.
     """
     labels = detect_labels_in(extent.head, extent.tail)
     kept: dict[bytes, deque[_Piece] | None] = {}
     counts: dict[bytes, int] = {}
     headers: list[tuple[int, Header]] = []
-    header_of: dict[bytes, Header | None] = {}
+    header_of: dict[bytes, Header] = {}
     order = -1
     announced = _announces(extent.head.split(b"\n"))
     for piece in _pieces(extent):
-        order, data = piece[0], piece[3]
+        data = piece[3]
         form = form_of(data)
         if form in kept:
             counts[form] += 1
             pieces = kept[form]
         else:
             counts[form] = 1
-            reports = may_report(form, data) and _header(data) is None
+            header = _header(data)
+            if header is not None:
+                header_of[form] = header
+            reports = header is None and may_report(form, data)
             pieces = kept[form] = deque(maxlen=newest_per_form) if reports else None
             announced = announced or _announces([data])
         if pieces is not None:
             pieces.append(piece)
-        elif len(data) <= MAX_HEADER_BYTES:
-            if data not in header_of:
-                header_of[data] = _header(data)
-            if header := header_of[data]:
-                headers.append((order, header))
-    newest = sorted(piece for pieces in kept.values() if pieces for piece in pieces)
+        elif form in header_of:
+            headers.append((piece[0], header_of[form]))
+        order = piece[0]
     head_text = extent.head.decode("utf-8", "replace")
     tables = _Tables(headers, head_text if extent.tail_offset else "")
-    records = tuple(_record(piece, parser, labels, tables) for piece in newest[-MAX_RECORDS:])
-    return Window(
-        tuple(r for r in records if r.shape.fields), counts, order, head_text, labels, _span_s(extent), announced
+    records: list[Record] = []
+    for pieces in kept.values():
+        if pieces:
+            records += _records(pieces, parser, labels, tables)
+    records.sort(key=lambda record: record.order)
+    return Window(tuple(records[-MAX_RECORDS:]), counts, order, extent, labels, announced)
+
+
+def _records(pieces: Sequence[_Piece], parser: RecordParser, labels: Labels, tables: _Tables) -> list[Record]:
+    """The records of one form, oldest first; only the newest few where they carry nothing of interest."""
+    newest = [_record(piece, parser, labels, tables) for piece in list(pieces)[-_PEEKED:]]
+    if len(pieces) > _PEEKED and any(_is_interesting(record.shape) for record in newest):
+        older = [_record(piece, parser, labels, tables) for piece in list(pieces)[:-_PEEKED]]
+        newest = older + newest
+    return [record for record in newest if record.shape.fields]
+
+
+@lru_cache(maxsize=16_384)
+def _is_interesting(shape: Shape) -> bool:
+    """Whether records of this shape could carry a counter, a time, a rate or a loss of training."""
+    if not phase_of(shape).may_be_training:
+        return False
+    return any(
+        meaning(field).role in _INTERESTING or field.kind is Kind.FRACTION or (index < 2 and not field.name)
+        for index, field in enumerate(shape.fields)
     )
 
 
