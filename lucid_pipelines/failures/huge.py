@@ -129,11 +129,12 @@ def read_around_end(path: Path, judge: Judge) -> HugeLog:
     turn = _turn(reader, labels, judge)
     start = _last_progress_before(reader, labels, judge, turn)
     end = min(reader.dense_size, turn + _REGION_BYTES)
-    found = _scan_region(reader, labels, judge, start, end, numbered=numbered)
+    parts = [(start, end), (max(end, reader.dense_size - _HEAD_BYTES), reader.dense_size)]
+    found = _scan_parts(reader, labels, judge, parts, numbered=numbered)
     if _explains(found):
         return HugeLog(found, "bisected", reader.bytes_read, source.size(), numbered)
     start = max(0, reader.dense_size - _SLOW_BYTES)
-    found = _scan_region(reader, labels, judge, start, reader.dense_size, numbered=numbered)
+    found = _scan_parts(reader, labels, judge, [(start, reader.dense_size)], numbered=numbered)
     return HugeLog(found, "scanned", reader.bytes_read, source.size(), numbered)
 
 
@@ -198,9 +199,16 @@ def _last_progress_before(reader: _Reader, labels: Labels, judge: Judge, turn: i
     return position
 
 
-def _scan_region(reader: _Reader, labels: Labels, judge: Judge, start: int, end: int, *, numbered: bool) -> Scan:
-    number = 1 + reader.newlines_before(reader.offset_of(start)) if numbered else None
-    return scan(_raw_lines(reader, start, end, number), labels, judge, begins_at_start=start == 0)
+def _scan_parts(reader: _Reader, labels: Labels, judge: Judge, parts: list[tuple[int, int]], *, numbered: bool) -> Scan:
+    """One scan over some parts of the log, in order; the last of them tells how it ended."""
+
+    def lines() -> Iterator[RawLine]:
+        for start, end in parts:
+            if start < end:
+                number = 1 + reader.newlines_before(reader.offset_of(start)) if numbered else None
+                yield from _raw_lines(reader, start, end, number)
+
+    return scan(lines(), labels, judge, begins_at_start=parts[0][0] == 0)
 
 
 def _explains(found: Scan) -> bool:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 _KEY_BYTES = 40
 _KEPT_BYTES = 200
-_KEEP_FIRST = 2_000
-_KEEP_LAST = 20_000
-_MAX_FAMILIES = 4_000
+_KEEP_FIRST = 200
+_KEEP_LAST = 1_000
+_MAX_FAMILIES = 1_000
 _MIN_LINES = 5
 _MIN_NOT_DOWN = 0.9
 _MIN_UP = 0.35
@@ -28,7 +28,7 @@ _MASK = bytes.maketrans(b"123456789", b"000000000")
 _NOT_TEXT = bytes(range(0x80, 0x100)) + b" \t[]()<>|#=*-_.,+%"
 _ZEROS = re.compile(rb"0+")
 _NOT_PROGRESS = re.compile(
-    rb"heartbeat|alive|waiting|uptime|NCCL INFO|thread: \[|\[monitor|: task \d|\bpid\b"
+    rb"heartbeat|alive|waiting|uptime|NCCL INFO|thread: \[|\[monitor|: task \d|\(pid: |subprocess \d"
     rb"|^\s*(rank|exitcode|host|time) +:",
     re.IGNORECASE,
 )

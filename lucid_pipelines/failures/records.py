@@ -125,6 +125,7 @@ class _Open:
     last_fed: int = 0
     chain: tuple[str, ...] = ()
     first: int = 0
+    first_number: int | None = None
 
 
 @dataclass(slots=True)
@@ -216,12 +217,12 @@ class RecordReader:
 
     def _begin(self, line: LogLine, at: int, key: int | None, start: int, done: list[Record]) -> None:
         chain: tuple[str, ...] = ()
-        first = at
+        first, first_number = at, line.number
         lead = self._lead
         closed = self._closed.get(key)
         if closed is not None and _is_chain(line.text, closed, lead):
             chain = (*closed.record.chain, closed.record.text)
-            first = closed.record.first
+            first, first_number = closed.record.first, closed.record.first_number
             del self._closed[key]
         elif closed is not None:
             done.append(self._final(self._closed.pop(key)))
@@ -229,7 +230,18 @@ class RecordReader:
         if len(stack) >= _MAX_OPEN:
             stack.pop(0)
         indent = len(line.text[:start]) - len(line.text[:start].lstrip()) if line.text[:start].isspace() else 0
-        stack.append(_Open(line, at, "" if chain else lead, indent, last_fed=at, chain=chain, first=first))
+        stack.append(
+            _Open(
+                line,
+                at,
+                "" if chain else lead,
+                indent,
+                last_fed=at,
+                chain=chain,
+                first=first,
+                first_number=first_number,
+            )
+        )
 
     def _add_frame(self, match: re.Match[str], line: LogLine, at: int, key: int | None) -> bool:
         stack = self._open.get(key)
@@ -240,6 +252,7 @@ class RecordReader:
             record = closed.record
             del self._closed[key]
             again = _Open(line, at, record.lead, 0, chain=(*record.chain, record.text), first=record.first)
+            again.first_number = record.first_number
             stack = self._open.setdefault(key, [])
             stack.append(again)
         if len(stack[-1].frames) < _MAX_FRAMES:
@@ -256,7 +269,7 @@ class RecordReader:
             position=at,
             last=at,
             number=line.number,
-            first_number=item.header.number,
+            first_number=item.first_number,
             last_number=line.number,
             offset=line.offset,
             text=line.text.strip(" │"),

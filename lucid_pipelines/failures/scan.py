@@ -19,7 +19,8 @@ from lucid_pipelines.logs import Labels, LogLine, RawLine, normalise
 _LOST_WINDOW = 400
 _HOT_BYTES = 16_384
 _MEMO_LIMIT = 50_000
-_MAX_RECORDS = 200_000
+_MAX_RECORDS = 50_000
+_MAX_LOUD = 2_000_000
 _DIGITS = re.compile(rb"\d+")
 
 
@@ -131,6 +132,13 @@ class _Scanner:
         elif at not in self._loud[-1:]:
             self._loud.append(at)
 
+    def _forget_the_oldest(self) -> None:
+        """Keep memory bounded (R-12): the newest records tell how a run ended, the oldest half may go."""
+        if len(self._records) > _MAX_RECORDS:
+            del self._records[: _MAX_RECORDS // 2]
+        if len(self._loud) > _MAX_LOUD:
+            del self._loud[: _MAX_LOUD // 2]
+
     def _remember(self, masked: bytes) -> None:
         """That lines of this form, whatever their numbers, say nothing."""
         if len(masked) <= _HOT_BYTES and len(self._ordinary) < _MEMO_LIMIT:
@@ -148,8 +156,8 @@ class _Scanner:
         record = line_record(line, at, lead)
         if not self._judge.is_of_interest(record):
             return True
-        if len(self._records) < _MAX_RECORDS:
-            self._records.append(record)
+        self._records.append(record)
+        self._forget_the_oldest()
         return self._judge.judge(record).role in (Role.BENIGN, Role.SUCCESS, Role.HANDLED)
 
 
