@@ -1,0 +1,64 @@
+"""What the field readers share: one job's launch, settings and walk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lucid_pipelines.advisor.evaluator.machine import Machine
+from lucid_pipelines.advisor.evaluator.trace import CallEvent, Trace
+from lucid_pipelines.advisor.evaluator.values import Lit, Value
+from lucid_pipelines.advisor.fields.settings_table import SettingsTable
+from lucid_pipelines.advisor.launch.entry import Entry
+from lucid_pipelines.advisor.launch.launchers import Launch
+from lucid_pipelines.advisor.metadata import FieldName, FieldValue, Missing
+
+
+@dataclass(slots=True)
+class JobFacts:
+    """Everything that is known about one job before its fields are read.
+
+    Attributes:
+        complete: the walk reached the end of the program.
+        requested_gpus, requested_nodes: what the submission asks for; ``None`` = not said.
+    """
+
+    launch: Launch | None
+    entry: Entry | None
+    table: SettingsTable
+    machine: Machine | None = None
+    main_names: Mapping[str, Value] = field(default_factory=dict)
+    complete: bool = False
+    command_words: list[Lit] = field(default_factory=list)
+    """The launch line as it was given, before scripts and launchers were followed."""
+    project_title: Lit | None = None
+    """First heading of the snapshot's README."""
+    requested_gpus: Lit | None = None
+    requested_nodes: Lit | None = None
+    found: dict[FieldName, FieldValue] = field(default_factory=dict)
+    missing: dict[FieldName, Missing] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def trace(self) -> Trace:
+        return self.machine.trace if self.machine is not None else _EMPTY
+
+    def put(self, name: FieldName, value: FieldValue | Missing | None) -> None:
+        """Keep a field or the reason why it is missing."""
+        if isinstance(value, FieldValue):
+            self.found[name] = value
+            self.missing.pop(name, None)
+        elif isinstance(value, Missing) and name not in self.found:
+            self.missing[name] = value
+
+    def calls(self, *endings: str) -> list[CallEvent]:
+        """Noted library calls whose last name is one of these."""
+        return [event for event in self.trace.calls if last_name(event.path) in endings]
+
+
+_EMPTY = Trace()
+
+
+def last_name(path: str) -> str:
+    """The last part of a dotted name, without marks of calls and partials."""
+    return path.removesuffix("<partial>").removesuffix(".__init__").removesuffix("()").rpartition(".")[2]
