@@ -5,6 +5,7 @@ the project's own format.
 """
 
 from lucid_pipelines.traces.clusters import cluster_yaml, cover_jobs, fit_cluster
+from lucid_pipelines.traces.contract_text import contracts_markdown
 from lucid_pipelines.traces.conversion import convert
 from lucid_pipelines.traces.description import Description, describe
 from lucid_pipelines.traces.detect import detect_format
@@ -25,6 +26,7 @@ __all__ = [
     "ProfileTable",
     "assign_workloads",
     "cluster_yaml",
+    "contracts_markdown",
     "convert",
     "cover_jobs",
     "describe",

@@ -13,6 +13,9 @@ import pandas as pd
 from lucid_pipelines.traces.contract import Column, Contract, Kind, Reason
 from lucid_pipelines.traces.frames import Bools, Floats, Objects, is_none, parsed_numbers
 
+_USUAL_TIME = "%Y-%m-%d %H:%M:%S"
+_USUAL_LENGTH = 19
+_FIRST_TIME, _LAST_TIME = pd.Timestamp("1900-01-01"), pd.Timestamp("2200-01-01")
 _FLAGS = {"1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0, "true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
 
 
@@ -62,7 +65,7 @@ class CellBlock:
             return None
         values = self.cells[name]
         out = np.empty(len(self), dtype=object)
-        out[:] = [_text(value, self.contract.missing_words) for value in values]
+        out[:] = _texts(values, self.contract.missing_words)
         if self.contract.column(name).cell_required:
             self.fault(is_none(out), Reason.MISSING_VALUE)
         return out
@@ -135,6 +138,9 @@ def seconds_of(values: Sequence[object] | npt.NDArray[Any], zone: str) -> Floats
     doubled hour is read as standard time; a time that summer time skips moves to the next valid one.
     """
     texts = [str(value).strip() for value in values]
+    seconds = _usual_times(texts, zone)
+    if seconds is not None:
+        return seconds
     plausible = pd.Series([text if _is_plausible(text) else None for text in texts], dtype=object)
     offset = np.array([_has_offset(text) for text in texts], dtype=bool)
     seconds = np.full(len(texts), np.nan)
@@ -146,6 +152,19 @@ def seconds_of(values: Sequence[object] | npt.NDArray[Any], zone: str) -> Floats
         parsed = cast("pd.Series", pd.to_datetime(plausible[naive], format="ISO8601", errors="coerce"))
         seconds[naive] = _epoch(parsed if zone == "UTC" else _localised(parsed, zone))
     return seconds
+
+
+def _usual_times(texts: list[str], zone: str) -> Floats | None:
+    """As ``seconds_of``, several times faster, when every text is ``YYYY-MM-DD HH:MM:SS``; otherwise ``None``."""
+    if set(map(len, texts)) != {_USUAL_LENGTH}:  # pandas would read the word "now", whatever the format
+        return None
+    try:
+        parsed = cast("pd.Series", pd.to_datetime(pd.Series(texts, dtype=object), format=_USUAL_TIME))
+    except ValueError:
+        return None
+    if parsed.isna().any() or parsed.min() < _FIRST_TIME or parsed.max() >= _LAST_TIME:
+        return None
+    return _epoch(parsed if zone == "UTC" else _localised(parsed, zone))
 
 
 def _is_plausible(text: str) -> bool:
@@ -169,6 +188,16 @@ def _epoch(times: pd.Series) -> Floats:
 def _has_offset(text: str) -> bool:
     tail = text[10:]
     return tail.endswith(("Z", "z")) or "+" in tail or "-" in tail
+
+
+def _texts(values: Sequence[object] | npt.NDArray[Any], missing: frozenset[str]) -> list[str | None]:
+    try:
+        stripped = [value.strip() for value in values]  # pyright: ignore[reportAttributeAccessIssue]
+    except AttributeError:  # not all are texts
+        return [_text(value, missing) for value in values]
+    if missing.isdisjoint(stripped):
+        return stripped
+    return [None if text in missing else text for text in stripped]
 
 
 def _text(value: object, missing: frozenset[str]) -> str | None:

@@ -52,8 +52,8 @@ CONTRACT = Contract(
         "one SUSPENDED job in Uranus has not ended",
         "the public README has no jobname column, some copies do",
         (
-            "VC sizes change from day to day (cluster_gpu_number.csv); the cluster hint takes the largest size "
-            "on the days of the file"
+            "VC sizes change from day to day (cluster_gpu_number.csv); the cluster hint takes each VC's "
+            "largest size over the days of that file"
         ),
     ),
     excludes=("dataset", "model", "batchsize"),

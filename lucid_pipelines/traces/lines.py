@@ -7,6 +7,7 @@ import csv
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 
 from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.traces.contract import Reason
@@ -124,11 +125,10 @@ def records(blocks: Iterator[LineBlock], width: int, separator: str, header: str
     carry: deque[tuple[int, str]] = deque()
     for block in blocks:
         out = RecordBlock()
-        numbered = _numbered(block, out)
-        if not carry and not any('"' in line for line in block.lines):
-            _split_plain(numbered, width, separator, header, out)
+        if not carry and not block.cut and not any('"' in line for line in block.lines):
+            _split_plain(block, width, separator, header, out)
         else:
-            carry.extend(numbered)
+            carry.extend(_numbered(block, out))
             _split_quoted(carry, width, separator, header, out, is_last=False)
         yield out
     out = RecordBlock()
@@ -159,16 +159,19 @@ def _numbered(block: LineBlock, out: RecordBlock) -> list[tuple[int, str]]:
     return numbered
 
 
-def _split_plain(numbered: list[tuple[int, str]], width: int, separator: str, header: str, out: RecordBlock) -> None:
-    numbers, raws, rows = out.numbers, out.raws, out.rows
-    for number, line in numbered:
-        cells = line.split(separator)
-        if len(cells) == width and REPLACEMENT not in line and line != header:
-            numbers.append(number)
-            raws.append(line)
-            rows.append(cells)
-        elif line.strip():
+def _split_plain(block: LineBlock, width: int, separator: str, header: str, out: RecordBlock) -> None:
+    rows: list[Sequence[str]] = [line.split(separator) for line in block.lines]
+    good = [
+        len(cells) == width and REPLACEMENT not in line and line != header
+        for line, cells in zip(block.lines, rows, strict=True)
+    ]
+    numbers = range(block.first_number, block.first_number + len(rows))
+    for number, line, is_good in zip(numbers, block.lines, good, strict=True):
+        if not is_good and line.strip():
             _reject(number, line, header, out)
+    out.numbers = list(compress(numbers, good))
+    out.raws = list(compress(block.lines, good))
+    out.rows = list(compress(rows, good))
 
 
 def _split_quoted(

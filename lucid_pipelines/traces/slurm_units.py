@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import lru_cache
 
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)")
 _FACTORS = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
@@ -11,6 +12,7 @@ _ELAPSED = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
 _GRES_GPU = re.compile(r"(?:gres[/:])?gpu(?::([^:=(]+))?[:=]([^(,]*)(?:\(.*)?")
 
 
+@lru_cache(maxsize=4096)
 def scaled_number(text: str) -> float:
     """A count such as ``8``, ``1.5K``; NaN when it is not one. Counts are scaled by 1,000 (memory is not)."""
     match = _NUMBER.fullmatch(text.strip())
@@ -26,6 +28,7 @@ def elapsed_s(text: str) -> float:
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
+@lru_cache(maxsize=65_536)
 def gpus_of(text: str) -> tuple[float, str | None]:
     """GPUs and their type in a TRES or GRES list.
 
