@@ -76,7 +76,7 @@ OPERATIONS = {
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_killed_writer_leaves_all_or_nothing(store_url: str, name: str) -> None:
-    _kill_at_every(6, store_url, OPERATIONS[name])
+    _kill_at_every(8, store_url, OPERATIONS[name])
 
 
 @pytest.mark.slow

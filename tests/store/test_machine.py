@@ -227,13 +227,13 @@ def _settings(examples: int) -> settings:
 
 
 def test_promises_hold_on_sqlite() -> None:
-    run_state_machine_as_test(StoreMachine, settings=_settings(8))
+    run_state_machine_as_test(StoreMachine, settings=_settings(5))
 
 
 @pytest.mark.postgres
 def test_promises_hold_on_postgres() -> None:
     server_or_skip()
-    run_state_machine_as_test(PostgresMachine, settings=_settings(3))
+    run_state_machine_as_test(PostgresMachine, settings=_settings(2))
 
 
 @pytest.mark.slow
