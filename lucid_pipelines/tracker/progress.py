@@ -98,10 +98,6 @@ class Progress:
             "confidence": round(self.confidence, 3),
             "evidence": [item.to_json() for item in self.evidence],
             "fallback_reason": self.fallback_reason,
-            "step_unit": self.step_unit,
-            "global_step": self.global_step,
-            "global_total_steps": self.global_total_steps,
-            "step_time_source": self.step_time_source,
         }
 
 

@@ -22,7 +22,7 @@ from lucid_pipelines.tracker.records import Kind
 from lucid_pipelines.tracker.timeline import positions
 from lucid_pipelines.tracker.window import Record, Window, build_window
 
-HEAD_BYTES = 64 * 1024
+HEAD_BYTES = 32 * 1024
 TAIL_BYTES = (64 * 1024, 512 * 1024, 3 * 1024 * 1024, 12 * 1024 * 1024)
 """How much of the end is read: more only while the answer is not confident."""
 ENOUGH_READINGS = 24

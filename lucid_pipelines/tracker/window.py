@@ -152,7 +152,7 @@ def build_window(extent: Extent, parser: RecordParser, *, newest_per_form: int =
     headers: list[tuple[int, Header]] = []
     header_of: dict[bytes, Header] = {}
     order = -1
-    announced = _announces(extent.head.split(b"\n"))
+    first_header, announced = _head_facts(extent.head)
     for piece in _pieces(extent):
         data = piece[3]
         form = form_of(data)
@@ -172,8 +172,7 @@ def build_window(extent: Extent, parser: RecordParser, *, newest_per_form: int =
         elif form in header_of:
             headers.append((piece[0], header_of[form]))
         order = piece[0]
-    head_text = extent.head.decode("utf-8", "replace")
-    tables = _Tables(headers, head_text if extent.tail_offset else "")
+    tables = _Tables(headers, first_header if extent.tail_offset else None)
     records: list[Record] = []
     for pieces in kept.values():
         if pieces:
@@ -200,6 +199,14 @@ def _is_interesting(shape: Shape) -> bool:
         meaning(field).role in _INTERESTING or field.kind is Kind.FRACTION or (index < 2 and not field.name)
         for index, field in enumerate(shape.fields)
     )
+
+
+@lru_cache(maxsize=768)
+def _head_facts(head: bytes) -> tuple[Header | None, bool]:
+    """The last table header in the start of a log, and whether it says that training starts."""
+    lines = head.split(b"\n")
+    found = [header for line in lines if (header := _header(line.rstrip(b"\r")))]
+    return found[-1] if found else None, _announces(lines)
 
 
 def _announces(lines: Iterable[bytes]) -> bool:
@@ -256,10 +263,8 @@ def _pieces(extent: Extent) -> Iterator[_Piece]:
 class _Tables:
     """Which header is in force at a given place of the log."""
 
-    def __init__(self, headers: list[tuple[int, Header]], head_text: str) -> None:
-        self._headers = headers
-        found = [header for line in head_text.split("\n") if (header := read_header(line.rstrip("\r")))]
-        self._first = found[-1] if found else None
+    def __init__(self, headers: list[tuple[int, Header]], first: Header | None) -> None:
+        self._headers, self._first = headers, first
         self._named: dict[tuple[Shape, Header], Shape | None] = {}
 
     def name(self, order: int, parsed: Parsed, text: str) -> Parsed:

@@ -1,0 +1,85 @@
+"""How progress looks in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from lucid_pipelines.tracker.progress import Progress
+
+_SPARKS = "▁▂▃▄▅▆▇█"
+SPARK_WIDTH = 48
+
+
+def progress_table(rows: Sequence[tuple[str, Progress]]) -> Table:
+    """One row a log."""
+    table = Table(show_edge=False, pad_edge=False)
+    for title in ("log", "step", "s/step", "loss", "throughput", "left", "sure"):
+        table.add_column(title, justify="left" if title == "log" else "right", overflow="fold")
+    for name, progress in rows:
+        table.add_row(
+            name,
+            _step(progress),
+            _number(progress.step_time_s),
+            _number(progress.loss),
+            f"{progress.throughput:,.5g} {progress.throughput_unit}" if progress.throughput is not None else "–",
+            duration_text(progress.eta_s),
+            f"{progress.confidence:.0%}" if not progress.is_missing else (progress.fallback_reason or "–"),
+        )
+    return table
+
+
+def live_view(name: str, progress: Progress) -> RenderableType:
+    """What ``lucid track --follow`` shows: numbers, a bar, the course of the loss, and the newest line."""
+    parts: list[RenderableType] = [progress_table([(name, progress)])]
+    step, total = progress.step, progress.total_steps
+    if progress.global_step is not None and progress.global_total_steps is not None:
+        step, total = progress.global_step, progress.global_total_steps
+    if step is not None and total:
+        parts.append(ProgressBar(total=total, completed=min(step, total), width=SPARK_WIDTH))
+    losses = [sample.loss for sample in progress.samples if sample.loss is not None]
+    if len(losses) > 1:
+        parts.append(Text(f"loss {sparkline(losses)} {losses[-1]:.5g}"))
+    if progress.fallback_reason:
+        parts.append(Text(progress.fallback_reason, style="dim"))
+    if progress.evidence:
+        parts.append(Text(progress.evidence[0].text[:160], style="dim", no_wrap=True))
+    return Group(*parts)
+
+
+def sparkline(values: Sequence[float], width: int = SPARK_WIDTH) -> str:
+    """The newest ``width`` values as bars of one line."""
+    newest = list(values)[-width:]
+    low, high = min(newest), max(newest)
+    if high <= low:
+        return _SPARKS[0] * len(newest)
+    return "".join(_SPARKS[int((value - low) / (high - low) * (len(_SPARKS) - 1))] for value in newest)
+
+
+def duration_text(seconds: float | None) -> str:
+    """``2 d 3 h``, ``5 h 10 min``, ``3 min``, ``40 s``; a dash for unknown."""
+    if seconds is None:
+        return "–"
+    minutes, s = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days} d {hours} h"
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min" if minutes else f"{s} s"
+
+
+def _step(progress: Progress) -> str:
+    if progress.step is None:
+        return "–"
+    shown = f"{progress.step:,}" + (f" / {progress.total_steps:,}" if progress.total_steps else "")
+    return f"{shown} epochs" if progress.step_unit == "epoch" else shown
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"
