@@ -131,6 +131,18 @@ class ModesSettings(Section):
     unpack: Mode = Mode.OFF
 
 
+class RecoverySettings(Section):
+    """Limits of what the failure handler may do by itself; whether it may at all is set by ``modes``."""
+
+    max_restarts_per_job: int = Field(default=5, ge=0)
+    max_restarts_per_cause: int = Field(default=3, ge=0)
+    max_restarts_per_hour: int = Field(default=20, ge=0, description="Of the whole cluster.")
+    backoff_base_s: float = Field(default=30.0, ge=0, description="Wait before a job's first restart; doubles.")
+    isolation_h: float = Field(default=24.0, gt=0, description="When an isolation must be decided about again.")
+    isolation_quota_nodes: int = Field(default=4, ge=0)
+    isolation_quota_frac: float = Field(default=0.10, ge=0, le=1)
+
+
 class RetentionSettings(Section):
     """How long rows of the state database are kept."""
 
@@ -149,6 +161,7 @@ class Settings(Section):
     snapshot: SnapshotSettings = SnapshotSettings()
     dagster: DagsterSettings = DagsterSettings()
     modes: ModesSettings = ModesSettings()
+    recovery: RecoverySettings = RecoverySettings()
     retention: RetentionSettings = RetentionSettings()
 
     @property

@@ -7,6 +7,9 @@ from dagster import (
     DefaultSensorStatus,
     DynamicOut,
     DynamicOutput,
+    In,
+    MetadataValue,
+    Nothing,
     OpExecutionContext,
     RunRequest,
     SensorEvaluationContext,
@@ -18,6 +21,7 @@ from dagster import (
 )
 
 from lucid_pipelines.control.exits import claim_exits, handle_exit
+from lucid_pipelines.control.recovering import carry_out_due, due_actions
 from lucid_pipelines.resources.lucid import LucidResource
 from lucid_pipelines.sensors.console import LOGGERS
 from lucid_pipelines.store import Claim, Exit
@@ -30,27 +34,36 @@ def claim_abnormal_exits(context: OpExecutionContext, lucid: LucidResource) -> I
         yield DynamicOutput(claim, mapping_key=claim.item.attempt_id.replace("-", "_"))
 
 
-@op(description="One abnormal exit: locate -> classify -> diagnose -> decide -> act.")
+@op(description="One abnormal exit: locate -> classify -> diagnose -> decide -> propose.")
 def handle_abnormal_exit(context: OpExecutionContext, lucid: LucidResource, claim: Any) -> None:
-    """Report one exit and do what the mode of restarts allows."""
+    """Diagnose one exit; the page for people is in the step's metadata."""
     checked: Claim[Exit] = claim
     report = handle_exit(lucid.system, checked)
     if report is None:
         context.log.warning(f"{checked.item.attempt_id}: could not be handled now; it will be tried again")
         return
-    context.log.info(f"{report.attempt_id}: {report.outcome.value}, rule {report.rule}; {report.detail}")
-    context.add_output_metadata({key: str(value) for key, value in report.to_json().items()})
+    context.log.info(f"{report.attempt_id}: {report.headline}; {report.restart_rule}")
+    facts = {key: str(value) for key, value in report.to_json().items() if value is not None}
+    context.add_output_metadata({**facts, "report": MetadataValue.md(report.page)})
+
+
+@op(ins={"handled": In(Nothing)}, description="Carry out what is live or approved and whose time has come.")
+def carry_out_actions(context: OpExecutionContext, lucid: LucidResource) -> None:
+    """Isolations first, then restarts."""
+    for carried in carry_out_due(lucid.system):
+        action = carried.action
+        context.log.info(f"{action.kind} {action.target}: {carried.detail} ({action.why})")
 
 
 @job(
     executor_def=in_process_executor,
     logger_defs=LOGGERS,
     tags={"lucid/kind": "control"},
-    description="Drain a batch of abnormal exits: one mapped step per exit.",
+    description="Drain a batch of abnormal exits, one mapped step each, then carry out what is due.",
 )
 def failure_handling_job() -> None:
-    """Claim a batch and handle each exit of it."""
-    claim_abnormal_exits().map(handle_abnormal_exit)
+    """Claim a batch, handle each exit of it, act."""
+    carry_out_actions(claim_abnormal_exits().map(handle_abnormal_exit).collect())
 
 
 @sensor(
@@ -64,6 +77,9 @@ def exit_sensor(context: SensorEvaluationContext, lucid: LucidResource) -> RunRe
     del context
     pending, oldest = lucid.system.store.exits.pending()
     if pending == 0 or oldest is None:
-        return SkipReason("no abnormal exit waits")
+        due = due_actions(lucid.system)
+        if due:
+            return RunRequest(tags={"lucid/due_actions": str(len(due))})
+        return SkipReason("no abnormal exit waits and no action is due")
     lag_s = (lucid.system.clock.now() - oldest).total_seconds()
     return RunRequest(tags={"lucid/pending": str(pending), "lucid/lag_s": f"{lag_s:.0f}"})

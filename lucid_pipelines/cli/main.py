@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from lucid_pipelines import __version__
-from lucid_pipelines.cli import cluster, doctor, jobs, logs, service, submit
+from lucid_pipelines.cli import actions, cluster, doctor, jobs, logs, service, submit
 from lucid_pipelines.cli.lazy import LazyGroup
 from lucid_pipelines.cli.output import errors, one_line
 from lucid_pipelines.domain.errors import LucidError
@@ -32,6 +32,7 @@ app.command(rich_help_panel=JOBS)(jobs.cancel)
 app.command(rich_help_panel=JOBS)(jobs.explain)
 app.command(rich_help_panel=SERVICE)(cluster.nodes)
 app.command(rich_help_panel=SERVICE)(cluster.top)
+app.add_typer(actions.app, rich_help_panel=SERVICE)
 app.command(rich_help_panel=SERVICE)(doctor.doctor)
 app.command(rich_help_panel=SERVICE)(service.up)
 app.command(rich_help_panel=SERVICE)(service.down)

@@ -1,42 +1,71 @@
-"""Drain the outbox of abnormal exits: gather -> locate -> classify -> decide -> act, one exit at a time.
+"""Drain the outbox of abnormal exits: gather -> locate -> classify -> diagnose -> decide -> propose, one at a time.
 
-Until a stage knows more, the exit record alone speaks: the cause is unknown unless the record says it. A restart
-is proposed only for what cannot be the job's own fault, within a budget, and done only in mode ``live``.
+What is decided becomes an *action* (restart, isolate) in the state database: shadow ones are only recorded, those in
+mode ``approve`` wait for a named person, live ones are carried out when their time has come (``recovering.py``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cache
+from pathlib import Path
 
+from lucid_pipelines.control.intake import job_dir
 from lucid_pipelines.control.system import System
-from lucid_pipelines.domain.errors import LucidError, StateError
+from lucid_pipelines.domain.errors import ExternalError, LucidError, StateError
 from lucid_pipelines.domain.job import Attempt, Job
-from lucid_pipelines.domain.states import Cause, JobState, Mode, Outcome
+from lucid_pipelines.domain.states import Cause, Mode, Outcome
+from lucid_pipelines.failures.diagnosis import Tools, shipped_tools
+from lucid_pipelines.failures.evidence import Finding, Suspect
+from lucid_pipelines.failures.facts import Checkpoint, FailureFacts, gather
+from lucid_pipelines.failures.handler import Conclusion, conclude, examine
+from lucid_pipelines.failures.plan import DiagnosisPlan
+from lucid_pipelines.failures.policy import IsolationDecision, IsolationVerb, RestartDecision, RestartVerb
+from lucid_pipelines.failures.recovery import (
+    IsolationRecord,
+    OpenFailure,
+    RecoverySettings,
+    RecoveryState,
+    RestartRecord,
+    step_in_name,
+)
+from lucid_pipelines.failures.report import headline
+from lucid_pipelines.failures.vocabulary import Category, Component
+from lucid_pipelines.failures.xid import load_xids
+from lucid_pipelines.ports import CheckResult
 from lucid_pipelines.store import ActionState, Claim, Exit
 
 WHO = "failure_handler"
-MAX_RESTARTS = 3
-_CLAIM_TTL_S = 120.0
-_RESTARTABLE = frozenset({Outcome.LOST, Outcome.FAILED_INFRASTRUCTURE, Outcome.CONTROL_PLANE_ERROR})
+RESTART, ISOLATE = "restart", "isolate"
+_CLAIM_TTL_S = 180.0
+_CHECKPOINT_SETTLES_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class ExitReport:
-    """What is known of one abnormal exit and what was done about it.
+    """What is known of one abnormal exit and what was decided about it.
 
     Attributes:
-        rule: the numbered rule that decided.
-        restart: whether a restart is advised; ``acted`` whether it was done.
+        restart_rule: the numbered rule that decided about a restart.
+        page: the report for people, Markdown.
     """
 
     job_id: str
     attempt_id: str
     outcome: Outcome
     cause: Cause
-    rule: str
-    restart: bool
-    acted: bool
-    detail: str
+    headline: str
+    component: str | None
+    confidence: float
+    root_line: int | None
+    root_text: str | None
+    restart: str
+    restart_rule: str
+    isolations: tuple[str, ...]
+    page: str
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -44,10 +73,14 @@ class ExitReport:
             "attempt_id": self.attempt_id,
             "outcome": self.outcome.value,
             "cause": self.cause.value,
-            "rule": self.rule,
+            "headline": self.headline,
+            "component": self.component,
+            "confidence": round(self.confidence, 3),
+            "root_line": self.root_line,
+            "root_text": self.root_text,
             "restart": self.restart,
-            "acted": self.acted,
-            "detail": self.detail,
+            "restart_rule": self.restart_rule,
+            "isolations": list(self.isolations),
         }
 
 
@@ -57,7 +90,10 @@ def claim_exits(system: System, worker: str, limit: int = 25) -> list[Claim[Exit
 
 
 def handle_exit(system: System, claim: Claim[Exit]) -> ExitReport | None:
-    """Report one exit, propose or do what the mode allows, and mark it handled.
+    """Diagnose one exit, propose what follows, and mark it handled.
+
+    Safe to be killed anywhere: everything that is written has a key of its own, and an exit that was not marked is
+    handled again.
 
     Returns:
         The report, or ``None`` when it could not be finished now and will be tried again.
@@ -69,60 +105,260 @@ def handle_exit(system: System, claim: Claim[Exit]) -> ExitReport | None:
         system.store.counters.add("exits_stale", now=system.clock.now())
         return None
     except LucidError as error:
-        system.store.exits.retry_later(claim, now=system.clock.now(), delay_s=30.0, error=str(error))
+        system.store.counters.add("exits_retried", now=system.clock.now())
+        with _unless_lost():
+            system.store.exits.retry_later(claim, now=system.clock.now(), delay_s=30.0, error=str(error))
         return None
     return report
 
 
+@cache
+def _tools() -> Tools:
+    """Rules and text model, loaded once per process."""
+    return shipped_tools()
+
+
+@contextmanager
+def _unless_lost() -> Iterator[None]:
+    try:
+        yield
+    except StateError:
+        return  # somebody else has the exit now
+
+
 def _handle(system: System, exit: Exit) -> ExitReport:
-    job = system.store.jobs.get(exit.job_id)
-    attempt = system.store.attempts.get(exit.attempt_id)
-    rule, restart = restart_rule(job, attempt, exit.outcome)
-    mode = system.settings.modes.restart
-    acted = False
-    if restart and mode is not Mode.OFF:
-        acted = _propose(system, job, attempt, rule, mode)
+    job, attempt = system.store.jobs.get(exit.job_id), system.store.attempts.get(exit.attempt_id)
+    facts = _facts(system, job, attempt, exit)
+    examination = examine(facts, _tools(), idle_nodes=_idle_nodes(system))
+    results = _run_checks(system, examination.plan)
+    settings = recovery_settings(system)
+    conclusion = conclude(examination, _recovery_state(system, job), settings, results)
+    finding = examination.finding
+    outcome, cause = _settled(exit, finding)
+    said = headline(facts, finding)
+    _write_page(system, job, attempt, conclusion.page)
+    if system.store.attempts.of_job(job.job_id)[-1].attempt_id == attempt.attempt_id and job.state.is_terminal:
+        system.store.jobs.annotate(
+            job.job_id,
+            who=WHO,
+            why=said,
+            now=system.clock.now(),
+            evidence=examination.diagnosis.to_json(),
+            outcome=outcome,
+            cause=cause,
+            detail=_detail(finding, said),
+        )
+    _propose(system, job, attempt, conclusion)
+    decision = conclusion.decision
     return ExitReport(
         job_id=job.job_id,
         attempt_id=attempt.attempt_id,
-        outcome=exit.outcome,
-        cause=exit.cause or Cause.UNKNOWN,
-        rule=rule,
-        restart=restart,
-        acted=acted,
-        detail=job.detail or "",
+        outcome=outcome,
+        cause=cause,
+        headline=said,
+        component=finding.component.value if finding.component else None,
+        confidence=finding.confidence,
+        root_line=examination.diagnosis.root_line,
+        root_text=examination.diagnosis.root_text,
+        restart=f"{decision.restart.verb.value} ({decision.restart.standing.value})",
+        restart_rule=decision.restart.rule,
+        isolations=tuple(f"{i.suspect}: {i.verb.value} ({i.standing.value}), {i.rule}" for i in decision.isolations),
+        page=conclusion.page,
     )
 
 
-def restart_rule(job: Job, attempt: Attempt, outcome: Outcome) -> tuple[str, bool]:
-    """Which rule decides about a restart, read from top to bottom, and what it says."""
-    if job.spec.never_restart:
-        return "1 the job says never", False
-    if job.cancel_requested_at is not None:
-        return "2 its user cancelled it", False
-    if outcome not in _RESTARTABLE:
-        return "3 nothing shows that the infrastructure is to blame", False
-    if job.restart_count >= MAX_RESTARTS:
-        return f"4 the budget of {MAX_RESTARTS} restarts is used up", False
-    if attempt.number <= job.restart_count:
-        return "5 a later attempt is on its way", False
-    return "6 lost through no fault of its own", True
+def _facts(system: System, job: Job, attempt: Attempt, exit: Exit) -> FailureFacts:
+    log = Path(attempt.log_path) if attempt.log_path else None
+    return gather(
+        job,
+        attempt,
+        system.clock.now(),
+        load_xids(),
+        exit_record=attempt.exit,
+        is_vanished=exit.outcome is Outcome.LOST,
+        logs=[log] if log is not None and log.is_file() else [],
+        samples=system.store.metrics.gpu_samples(attempt.attempt_id),
+        checkpoints=_checkpoints(job_dir(system, job.job_id) / "checkpoints", system.clock.now()),
+    )
 
 
-def _propose(system: System, job: Job, attempt: Attempt, rule: str, mode: Mode) -> bool:
+def _checkpoints(folder: Path, now: datetime) -> list[Checkpoint]:
+    """What lies in the job's checkpoint folder; complete = written under its final name and not touched any more."""
+    found: list[Checkpoint] = []
+    if not folder.is_dir():
+        return found
+    for path in folder.iterdir():
+        if path.name.startswith(".") or path.suffix in (".tmp", ".part"):
+            continue
+        written = datetime.fromtimestamp(path.stat().st_mtime, tz=now.tzinfo)
+        settled = (now - written).total_seconds() > _CHECKPOINT_SETTLES_S
+        found.append(Checkpoint(str(path), step_in_name(path.stem), settled or None, written))
+    return found
+
+
+def _detail(finding: Finding, said: str) -> str:
+    """One line for lists: the root error itself where the log has it."""
+    found = finding.diagnosis
+    if found.root_text is None:
+        return said
+    where = f" (log line {found.root_line})" if found.root_line is not None else ""
+    return found.root_text.strip()[:200] + where
+
+
+def _settled(exit: Exit, finding: Finding) -> tuple[Outcome, Cause]:
+    """The exit record's own word stays unless it did not know and the evidence does."""
+    knew = exit.outcome not in (Outcome.FAILED_UNKNOWN,)
+    if knew or finding.category is None:
+        return exit.outcome, exit.cause or Cause.UNKNOWN
+    return finding.category.outcome, finding.category.cause
+
+
+def _idle_nodes(system: System) -> list[str]:
+    busy = {slot.node for slot in system.store.queue.view().slots}
+    return [node.name for node in system.cluster.inventory().nodes if node.name not in busy]
+
+
+def _run_checks(system: System, plan: DiagnosisPlan) -> list[CheckResult] | None:
+    if not plan.checks:
+        return None
+    results: list[CheckResult] = []
+    for check in plan.checks:
+        try:
+            results.append(system.cluster.check(check.node, check.test.name))
+        except ExternalError as error:
+            now = system.clock.now()
+            results.append(CheckResult(check.node, check.test.name, None, f"could not be run: {error}", now))
+    return results
+
+
+def recovery_settings(system: System) -> RecoverySettings:
+    """The site's limits of what the handler may do by itself."""
+    modes, chosen = system.settings.modes, system.settings.recovery
+    return RecoverySettings(
+        restart_mode=modes.restart,
+        isolate_mode=modes.isolate,
+        max_restarts_per_job=chosen.max_restarts_per_job,
+        max_restarts_per_cause=chosen.max_restarts_per_cause,
+        max_restarts_per_hour=chosen.max_restarts_per_hour,
+        backoff_base_s=chosen.backoff_base_s,
+        isolation_s=chosen.isolation_h * 3600.0,
+        quota_frac=chosen.isolation_quota_frac,
+        quota_count=chosen.isolation_quota_nodes,
+    )
+
+
+def _recovery_state(system: System, job: Job) -> RecoveryState:
     now = system.clock.now()
-    action, _ = system.store.actions.propose(
-        "restart",
+    window = timedelta(seconds=recovery_settings(system).mass_window_s)
+    failed = system.store.history.rows(
+        since=now - window,
+        outcomes=[Outcome.FAILED_UNKNOWN, Outcome.FAILED_INFRASTRUCTURE, Outcome.LOST],
+    )
+    inventory = system.cluster.inventory()
+    return RecoveryState(
+        now=now,
+        restarts=_restarts(system),
+        isolations=tuple(
+            IsolationRecord(Suspect(r.node, r.gpu_index), r.owner, r.reason, r.since, r.deadline)
+            for r in system.store.nodes.isolated()
+        ),
+        open_failures=tuple(
+            OpenFailure(row.job_id, row.placement.node_names if row.placement else (), None, None, row.ended_at)
+            for row in failed
+        ),
+        node_gpus={node.name: node.gpu_count for node in inventory.nodes},
+        node_vc={node.name: node.vc for node in inventory.nodes},
+        avoid=tuple(Suspect(node) for node in job.avoid_nodes),
+    )
+
+
+def _restarts(system: System) -> tuple[RestartRecord, ...]:
+    """Restarts that were made, or in shadow would have been: the budgets count both."""
+    records: list[RestartRecord] = []
+    for action in system.store.actions.find(kind=RESTART, limit=500):
+        made = action.executed_at or (action.proposed_at if action.mode is Mode.SHADOW else None)
+        if made is None or action.state in (ActionState.REJECTED, ActionState.FAILED):
+            continue
+        payload = action.payload
+        component, category = payload.get("component"), payload.get("category")
+        records.append(
+            RestartRecord(
+                job_id=action.target,
+                component=Component(component) if component else None,
+                category=Category(category) if category else None,
+                signature=str(payload.get("signature", "")),
+                restarted_at=made,
+            )
+        )
+    return tuple(records)
+
+
+def _write_page(system: System, job: Job, attempt: Attempt, page: str) -> None:
+    folder = job_dir(system, job.job_id) / "attempts" / str(attempt.number)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary = folder / ".failure.md.tmp"
+        temporary.write_text(page, encoding="utf-8", errors="replace")
+        temporary.replace(folder / "failure.md")
+    except OSError as error:
+        raise ExternalError(f"the report of a failure cannot be written: {folder}: {error}") from error
+
+
+def _propose(system: System, job: Job, attempt: Attempt, conclusion: Conclusion) -> None:
+    decision, finding = conclusion.decision, conclusion.examination.finding
+    restart = decision.restart
+    if restart.verb in (RestartVerb.RESTART, RestartVerb.ASK):
+        _propose_restart(system, job, attempt, finding, restart)
+    for isolation in decision.isolations:
+        if isolation.verb is IsolationVerb.ISOLATE and isolation.suspect is not None:
+            _propose_isolation(system, attempt, isolation, isolation.suspect)
+
+
+def _propose_restart(system: System, job: Job, attempt: Attempt, finding: Finding, restart: RestartDecision) -> None:
+    mode = system.settings.modes.restart
+    if mode is Mode.OFF:
+        return
+    if restart.lapses_at is not None and mode is Mode.LIVE:
+        mode = Mode.APPROVE  # the policy asks for a person although restarts are live
+    system.store.actions.propose(
+        RESTART,
         job.job_id,
         mode,
-        {"attempt_id": attempt.attempt_id},
-        why=rule,
-        now=now,
+        {
+            "attempt_id": attempt.attempt_id,
+            "signature": finding.signature,
+            "component": finding.component.value if finding.component else None,
+            "category": finding.category.value if finding.category else None,
+            "avoid_nodes": sorted({suspect.node for suspect in restart.avoid if suspect.gpu_index is None}),
+            "checkpoint": restart.checkpoint.path if restart.checkpoint else None,
+            "checkpoint_step": restart.checkpoint.step if restart.checkpoint else None,
+            "not_before": restart.not_before.isoformat() if restart.not_before else None,
+            "lapses_at": restart.lapses_at.isoformat() if restart.lapses_at else None,
+        },
+        why=restart.rule,
+        now=system.clock.now(),
         key=f"restart:{attempt.attempt_id}",
     )
-    if mode is not Mode.LIVE or action.state is not ActionState.PROPOSED:
-        return action.state is ActionState.EXECUTED
-    if job.state in (JobState.FAILED, JobState.LOST):
-        system.store.jobs.requeue(job.job_id, who=WHO, why=rule, now=now)
-    system.store.actions.executed(action.action_id, now=now)
-    return True
+
+
+def _propose_isolation(system: System, attempt: Attempt, isolation: IsolationDecision, suspect: Suspect) -> None:
+    mode = system.settings.modes.isolate
+    if mode is Mode.OFF:
+        return
+    system.store.actions.propose(
+        ISOLATE,
+        str(suspect),
+        mode,
+        {
+            "node": suspect.node,
+            "gpu_index": suspect.gpu_index,
+            "owner": recovery_settings(system).owner,
+            "reason": isolation.reason or isolation.rule,
+            "decide_by": isolation.decide_by.isoformat() if isolation.decide_by else None,
+            "lapses_at": isolation.lapses_at.isoformat() if isolation.lapses_at else None,
+            "not_before": None,
+        },
+        why=isolation.rule,
+        now=system.clock.now(),
+        key=f"isolate:{attempt.attempt_id}:{suspect}",
+    )

@@ -9,6 +9,7 @@ from pathlib import Path
 from lucid_pipelines.client import Client
 from lucid_pipelines.control.exits import claim_exits, handle_exit
 from lucid_pipelines.control.intake import claim_batch, take_in
+from lucid_pipelines.control.recovering import carry_out_due
 from lucid_pipelines.control.scheduling import run_pass
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.job import Job
@@ -50,6 +51,7 @@ def drive(
         run_pass(system, "driver")
         for claim in claim_exits(system, "driver"):
             handle_exit(system, claim)
+        carry_out_due(system)
         by_id = {job.job_id: job for job in client.jobs(ids=list(ids), limit=None)}
         jobs = [by_id[job_id] for job_id in ids]
         if is_done(jobs):

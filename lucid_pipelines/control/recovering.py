@@ -1,0 +1,94 @@
+"""Carry out what was decided about failures: live actions whose time has come, and those that a person approved.
+
+An action is written as executed in the end, so that a crash in between repeats it; both kinds are guarded by the state
+that they change, so that repeating does nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from lucid_pipelines.control.exits import ISOLATE, RESTART, WHO
+from lucid_pipelines.control.system import System
+from lucid_pipelines.domain.errors import LucidError
+from lucid_pipelines.domain.states import JobState, Mode
+from lucid_pipelines.store import Action, ActionState
+
+_OPEN = (ActionState.PROPOSED, ActionState.APPROVED)
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedOut:
+    """One action and what came of it."""
+
+    action: Action
+    done: bool
+    detail: str
+
+
+def due_actions(system: System) -> list[Action]:
+    """Actions that are to be carried out now, isolations first: a restart must not land on the bad part again."""
+    now = system.clock.now()
+    found = [action for action in system.store.actions.find(states=_OPEN, limit=500) if _is_due(action, now)]
+    return sorted(found, key=lambda action: (action.kind != ISOLATE, action.action_id))
+
+
+def carry_out_due(system: System) -> list[CarriedOut]:
+    """Carry out every action whose time has come."""
+    return [_carry_out(system, action) for action in due_actions(system)]
+
+
+def _is_due(action: Action, now: datetime) -> bool:
+    if action.kind not in (RESTART, ISOLATE):
+        return False
+    if action.mode is Mode.SHADOW or (action.mode is Mode.APPROVE and action.state is not ActionState.APPROVED):
+        return False
+    not_before = _time(action, "not_before")
+    return not_before is None or now >= not_before
+
+
+def _carry_out(system: System, action: Action) -> CarriedOut:
+    now = system.clock.now()
+    try:
+        detail = _restart(system, action) if action.kind == RESTART else _isolate(system, action)
+    except LucidError as error:
+        system.store.actions.executed(action.action_id, now=now, failed=True, result={"error": str(error)})
+        return CarriedOut(action, False, str(error))
+    system.store.actions.executed(action.action_id, now=now, result={"detail": detail})
+    return CarriedOut(action, True, detail)
+
+
+def _restart(system: System, action: Action) -> str:
+    job = system.store.jobs.get(action.target)
+    attempts = system.store.attempts.of_job(job.job_id)
+    if attempts[-1].attempt_id != action.payload["attempt_id"] or job.state not in (JobState.FAILED, JobState.LOST):
+        return f"nothing to do: the job is {job.state.value} in attempt {attempts[-1].number}"
+    system.store.jobs.requeue(
+        job.job_id,
+        who=action.person or WHO,
+        why=action.why,
+        now=system.clock.now(),
+        avoid_nodes=action.payload.get("avoid_nodes", []),
+        evidence={"action": action.action_id, "checkpoint": action.payload.get("checkpoint")},
+    )
+    return "back in the queue"
+
+
+def _isolate(system: System, action: Action) -> str:
+    payload = action.payload
+    _, added = system.store.nodes.isolate(
+        payload["node"],
+        gpu_index=payload["gpu_index"],
+        owner=payload["owner"],
+        reason=payload["reason"],
+        deadline=_time(action, "decide_by"),
+        evidence={"action": action.action_id, "person": action.person},
+        now=system.clock.now(),
+    )
+    return "isolated" if added else "it was isolated already"
+
+
+def _time(action: Action, name: str) -> datetime | None:
+    text = action.payload.get(name)
+    return datetime.fromisoformat(text) if text else None
