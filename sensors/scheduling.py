@@ -68,9 +68,9 @@ def scheduling_job() -> None:
 
 @sensor(
     job=scheduling_job,
-    minimum_interval_seconds=1,
+    minimum_interval_seconds=10,
     default_status=DefaultSensorStatus.RUNNING,
-    description="Keeps one scheduling window open while there is work.",
+    description="Keeps one scheduling window open while there is work; submission_sensor opens the first.",
 )
 def scheduling_sensor(context: SensorEvaluationContext, lucid: LucidResource) -> SensorResult:
     """Ask for a window when there is work and none is open, or the open one is about to end."""

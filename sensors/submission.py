@@ -10,6 +10,7 @@ from dagster import (
     OpExecutionContext,
     RunRequest,
     SensorEvaluationContext,
+    SensorResult,
     SkipReason,
     in_process_executor,
     job,
@@ -18,9 +19,11 @@ from dagster import (
 )
 
 from lucid_pipelines.control.intake import INTAKE_STATES, claim_batch, take_in
+from lucid_pipelines.control.window_watch import WatchState, watch_window
 from lucid_pipelines.domain.job import Job
 from lucid_pipelines.resources.lucid import LucidResource
 from lucid_pipelines.sensors.console import LOGGERS
+from lucid_pipelines.sensors.scheduling import scheduling_job
 from lucid_pipelines.store import Claim
 
 _MOST_RUNS_A_TICK = 4
@@ -64,19 +67,25 @@ def submission_job() -> None:
 
 
 @sensor(
-    job=submission_job,
+    jobs=[submission_job, scheduling_job],
     minimum_interval_seconds=1,
     default_status=DefaultSensorStatus.RUNNING,
-    description="Starts submission_job when submissions wait.",
+    description="Starts submission_job when submissions wait, and a scheduling window with it when none is open.",
 )
-def submission_sensor(context: SensorEvaluationContext, lucid: LucidResource) -> Iterator[RunRequest | SkipReason]:
-    """One count; at most a few runs a tick, each with a bounded batch."""
-    del context
+def submission_sensor(context: SensorEvaluationContext, lucid: LucidResource) -> SensorResult:
+    """One count; at most a few runs a tick, each with a bounded batch.
+
+    The window is asked for here too, so that the first job after a quiet time need not wait for scheduling_sensor,
+    which may then tick less often.
+    """
     system = lucid.system
     waiting = system.store.jobs.claimable_count(INTAKE_STATES, now=system.clock.now())
     if waiting == 0:
-        yield SkipReason("no submission waits")
-        return
+        return SensorResult(skip_reason=SkipReason("no submission waits"))
     batches = -(-waiting // system.settings.submission.batch)
-    for _ in range(min(batches, _MOST_RUNS_A_TICK)):
-        yield RunRequest(tags={"lucid/waiting": str(waiting)})
+    tags = {"lucid/waiting": str(waiting)}
+    requests = [RunRequest(job_name=submission_job.name, tags=tags) for _ in range(min(batches, _MOST_RUNS_A_TICK))]
+    verdict = watch_window(system, WatchState.parse(context.cursor))
+    if verdict.start:
+        requests.append(RunRequest(job_name=scheduling_job.name))
+    return SensorResult(run_requests=requests, cursor=verdict.state.to_text())

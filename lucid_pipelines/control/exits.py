@@ -146,7 +146,7 @@ def _handle(system: System, exit: Exit) -> ExitReport:
             evidence=examination.diagnosis.to_json(),
             outcome=outcome,
             cause=cause,
-            detail=_detail(finding, said),
+            detail=_detail(finding, job.detail or said),
         )
     _propose(system, job, attempt, conclusion)
     decision = conclusion.decision
@@ -196,11 +196,11 @@ def _checkpoints(folder: Path, now: datetime) -> list[Checkpoint]:
     return found
 
 
-def _detail(finding: Finding, said: str) -> str:
-    """One line for lists: the root error itself where the log has it."""
+def _detail(finding: Finding, recorded: str) -> str:
+    """One line for lists: the root error itself where the log has it, else what the exit record said."""
     found = finding.diagnosis
     if found.root_text is None:
-        return said
+        return recorded
     where = f" (log line {found.root_line})" if found.root_line is not None else ""
     return found.root_text.strip()[:200] + where
 

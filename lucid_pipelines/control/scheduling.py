@@ -20,7 +20,7 @@ from lucid_pipelines.store import Lease
 
 WINDOW_LEASE = "scheduling-window"
 STANDBY_LEASE = "scheduling-standby"
-_LEASE_TTL_S = 15.0
+_LEASE_TTL_S = 12.0
 _POLL_S = 0.2
 
 
@@ -120,14 +120,16 @@ def _become_current(system: System, holder: str) -> Lease | None:
     if standby is None:
         return None
     give_up_after_s = 2 * system.settings.scheduling.window_s + _LEASE_TTL_S
-    begin = clock.now()
+    begin = renewed = clock.now()
     while (clock.now() - begin).total_seconds() < give_up_after_s:
         lease = leases.acquire(WINDOW_LEASE, holder, ttl_s=_LEASE_TTL_S, now=clock.now())
         if lease is not None:
             leases.release(standby)
             return lease
         clock.sleep(_POLL_S)
-        standby = leases.renew(standby, ttl_s=_LEASE_TTL_S, now=clock.now())
+        if (clock.now() - renewed).total_seconds() > _LEASE_TTL_S / 3:
+            renewed = clock.now()
+            standby = leases.renew(standby, ttl_s=_LEASE_TTL_S, now=renewed)
     leases.release(standby)
     return None
 

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, replace
 from lucid_pipelines.control.scheduling import STANDBY_LEASE, WINDOW_LEASE, has_work
 from lucid_pipelines.control.system import System
 
-_LEAD_S = 12.0
-"""A successor is asked for this long before a window's time is over: two ticks and the start of a run."""
-_PATIENCE_S = 15.0
+_LEAD_S = 25.0
+"""A successor is asked for this long before a window's time is over: a tick (10 or 15 s) and the start of a run."""
+_PATIENCE_S = 12.0
 """A window that was asked for and did not appear is asked for again after so long."""
 
 

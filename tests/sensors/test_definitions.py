@@ -37,7 +37,7 @@ def test_sensors_run_by_default(repository) -> None:
     assert all(sensor.default_status is DefaultSensorStatus.RUNNING for sensor in sensors.values())
     # Dagster's loop sleeps five seconds: an interval of one ticks on every turn of it, five would skip some.
     assert sensors["submission_sensor"].minimum_interval_seconds == 1
-    assert sensors["scheduling_sensor"].minimum_interval_seconds == 1
+    assert sensors["scheduling_sensor"].minimum_interval_seconds == 10
 
 
 def test_schedules_are_in_utc(repository) -> None:

@@ -58,7 +58,8 @@ def test_a_submission_goes_through_all_jobs(client: Client, instance: DagsterIns
 
     good = client.submit([sys.executable, "-c", "pass"], source_dir=source, vc="nlp", name="good").job
     bad = client.submit([sys.executable, "-c", "raise SystemExit(5)"], source_dir=source, vc="nlp", name="bad").job
-    assert len(tick(submission_sensor, instance).run_requests) == 1
+    asked = [request.job_name for request in tick(submission_sensor, instance).run_requests]
+    assert asked == ["submission_job", "scheduling_job"], "the first window is asked for at once"
     assert len(tick(scheduling_sensor, instance).run_requests) == 1
 
     result = execute("submission_job", instance)
@@ -99,7 +100,9 @@ def test_a_job_submitted_from_the_launchpad(client: Client, instance: DagsterIns
 def test_a_batch_is_bounded(client: Client, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LUCID__SUBMISSION__BATCH", "2")
     client.submit_requests([parse_request({"command": ["true"], "name": f"n{i}"}) for i in range(30)])
-    assert len(tick(submission_sensor, instance).run_requests) == 4, "at most four runs a tick"
+    requests = tick(submission_sensor, instance).run_requests
+    batches = [request for request in requests if request.job_name == "submission_job"]
+    assert len(batches) == 4, "at most four runs a tick"
 
 
 def test_history_and_metrics_assets(client: Client, instance: DagsterInstance, tmp_path: Path) -> None:
