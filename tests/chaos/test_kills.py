@@ -6,6 +6,7 @@ tell for themselves how often they ran: each appends a line to a file of its own
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
@@ -146,7 +147,7 @@ def _no_gpu_was_shared(attempts: list[Attempt]) -> None:
                 spans.setdefault((share.node, index), []).append(span)
     for gpu, held in spans.items():
         held.sort()
-        for (_, end, first), (begin, _, second) in zip(held, held[1:], strict=False):
+        for (_, end, first), (begin, _, second) in itertools.pairwise(held):
             assert begin >= end - 0.05, f"{gpu} was given to {first} and {second} at once"
 
 
