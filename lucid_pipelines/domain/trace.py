@@ -130,8 +130,7 @@ def _nodes(vc: str, groups: Iterable[NodeGroup]) -> Iterable[Node]:
     number = 0
     for group in groups:
         gpus = tuple(
-            Gpu(i, None, group.gpu_type, group.gpu_memory_mib, is_virtual=True)
-            for i in range(group.gpus_per_node)
+            Gpu(i, None, group.gpu_type, group.gpu_memory_mib, is_virtual=True) for i in range(group.gpus_per_node)
         )
         for _ in range(group.nodes):
             yield Node(f"{vc}/{number}", gpus, vc, cpus=group.cpus_per_node)
