@@ -47,6 +47,7 @@ class Tools:
 
     @property
     def judge(self) -> Judge:
+        """A judge of these rules, with a memory of its own."""
         return Judge(self.rules)
 
     def harmless(self, record: Record) -> float:
@@ -203,8 +204,8 @@ def _diagnose(path: Path, found: Scan, tools: Tools, huge: HugeLog | None, size:
 
 
 def _cascade_lines(located: Located) -> tuple[int, ...]:
-    numbers = [record.number for record in located.echoes if record.number is not None]
-    return tuple(numbers[:_MAX_CASCADE_LINES])
+    numbers = {record.number for record in located.echoes if record.number is not None}
+    return tuple(sorted(numbers.union(located.echo_numbers))[:_MAX_CASCADE_LINES])
 
 
 def _evidence(located: Located, classified: Classified) -> tuple[EvidenceLine, ...]:

@@ -8,6 +8,7 @@ scanned instead.
 
 from __future__ import annotations
 
+import errno
 import os
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -19,12 +20,12 @@ from lucid_pipelines.domain.errors import ExternalError
 from lucid_pipelines.failures.locate import locate
 from lucid_pipelines.failures.scan import Scan, scan
 from lucid_pipelines.failures.verdicts import Judge
-from lucid_pipelines.failures.vocabulary import Ending, Role
+from lucid_pipelines.failures.vocabulary import Ending
 from lucid_pipelines.logs import FileSource, Labels, LineSplitter, LogSource, RawLine, SplitterState, detect_labels_in
 
 CHUNK_BYTES = 32 << 10
 _HEAD_BYTES = 64 << 10
-_REGION_BYTES = 4 << 20
+_REGION_BYTES = 1 << 20
 _WALK_BACK_BYTES = 8 << 20
 _SLOW_BYTES = 256 << 20
 _COUNT_BYTES = 1 << 30
@@ -32,7 +33,6 @@ _PROBES_AFTER = 12
 _MAX_RETRIES = 4
 _MAX_EXTENTS = 100_000
 _AFTER_LOUD = 3
-_CAUSES = (Role.ROOT, Role.WEAK, Role.CASCADE, Role.CANCEL, Role.UNKNOWN)
 
 
 class Health(StrEnum):
@@ -141,7 +141,7 @@ def read_around_end(path: Path, judge: Judge) -> HugeLog:
 def health_of(raws: list[RawLine], labels: Labels, judge: Judge) -> Health:
     """What a chunk looks like: the cheap classifier of the bisection."""
     found = scan(raws, labels, judge, begins_at_start=False)
-    loud = [item.record.last for item in found.judged if item.role in _CAUSES]
+    loud = found.loud
     last = found.progress.last_place()
     if last is not None and (not loud or last > loud[-1] + _AFTER_LOUD):
         return Health.HEALTHY
@@ -267,11 +267,13 @@ def _extents(path: Path, size: int) -> list[tuple[int, int]]:
             while position < size and len(found) < _MAX_EXTENTS:
                 try:
                     start = os.lseek(file.fileno(), position, os.SEEK_DATA)
-                except OSError:
-                    break
+                except OSError as error:
+                    if error.errno == errno.ENXIO:
+                        return found
+                    return [(0, size)]
                 end = os.lseek(file.fileno(), start, os.SEEK_HOLE)
                 found.append((start, end))
                 position = end
     except OSError as error:
         raise ExternalError(f"the log cannot be read: {error}") from error
-    return found if found and len(found) < _MAX_EXTENTS else [(0, size)]
+    return found if len(found) < _MAX_EXTENTS else [(0, size)]

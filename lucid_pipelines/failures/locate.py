@@ -48,7 +48,8 @@ class Located:
         ending: how the run ended; only ``FAILED`` has a culprit.
         root: the first true error, or the record that shows a blameless ending, or ``None``.
         set_aside: what else was seen and why it is not the cause, in file order.
-        echoes: places of cascade records, as record.
+        echoes: cascade records that say something.
+        echo_numbers: lines of cascade that only fill the log (native stacks, abort notices).
         evidence: records that tell what kind of error it was.
         basis: which rule of this file decided.
         head_lost: the log begins in the middle of a failure.
@@ -62,6 +63,7 @@ class Located:
     strength: int
     set_aside: tuple[SetAside, ...] = ()
     echoes: tuple[Record, ...] = ()
+    echo_numbers: tuple[int, ...] = ()
     evidence: tuple[Judged, ...] = ()
     head_lost: bool = False
     times_disagree: bool = False
@@ -273,6 +275,7 @@ class _Locator:
             strength=strength,
             set_aside=tuple(self._aside[key] for key in sorted(self._aside)),
             echoes=echoes,
+            echo_numbers=self._scan.echo_numbers,
             evidence=self._scan.of_role(Role.EVIDENCE),
             head_lost=self._head_lost,
             times_disagree=_times_disagree(self._scan.judged),
@@ -291,10 +294,11 @@ def _best_weak(alive: list[Judged]) -> Judged | None:
 
 def _head_lost(scan: Scan) -> bool:
     """The first lines are already echoes or the middle of a traceback: hardly any ordinary line came before."""
-    if not scan.judged or not scan.begins_at_start:
+    if not scan.begins_at_start:
         return False
-    first = next((item for item in scan.judged if item.role in (Role.CASCADE, Role.WEAK, Role.UNKNOWN)), None)
-    return first is not None and scan.quiet_between(-1, first.record.first) <= _HEAD_LINES
+    places = [item.record.first for item in scan.judged if item.role in (Role.CASCADE, Role.WEAK, Role.UNKNOWN)]
+    first = min((*places[:1], *scan.loud[:1]), default=None)
+    return first is not None and bool(places or scan.echo_numbers) and scan.quiet_between(-1, first) <= _HEAD_LINES
 
 
 def _is_real_after_success(item: Judged) -> bool:

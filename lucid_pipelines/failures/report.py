@@ -100,8 +100,9 @@ def _evidence(finding: Finding) -> str:
 def _aside(finding: Finding) -> str:
     located = finding.diagnosis.located
     lines = [f"- {_where(a.record.number)}{_quoted(a.record.text)} {_plain(a.why)}" for a in located.set_aside[:10]]
-    if located.echoes:
-        lines.append(f"- {len(located.echoes)} lines are echoes: other ranks, launchers, processes that were killed")
+    echo_count = len(located.echoes) + len(located.echo_numbers)
+    if echo_count:
+        lines.append(f"- {echo_count} lines are echoes: other ranks, launchers, processes that were killed")
     if located.times_disagree:
         lines.append("- some lines stand in another order than their timestamps")
     return "## What else was seen, and why it is not the cause\n\n" + "\n".join(lines) if lines else ""

@@ -21,7 +21,12 @@ _HOT_BYTES = 16_384
 _MEMO_LIMIT = 50_000
 _MAX_RECORDS = 50_000
 _MAX_LOUD = 2_000_000
+_MAX_ECHO_NUMBERS = 10_000
 _DIGITS = re.compile(rb"\d+")
+
+
+_ORDINARY = frozenset({Role.BENIGN, Role.SUCCESS, Role.HANDLED, Role.RESTARTED})
+"""Roles of lines that a running program prints: they do not end a quiet stretch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,7 @@ class Scan:
         loud: places of lines that belong to errors and echoes, ascending.
         begins_at_start: whether the first line seen is the first line of the log.
         undecodable: lines with bytes that are not UTF-8 (R-11).
+        echo_numbers: lines of native stacks and abort notices, of which no record is kept.
     """
 
     judged: tuple[Judged, ...]
@@ -59,6 +65,7 @@ class Scan:
     loud: tuple[int, ...]
     begins_at_start: bool
     undecodable: int
+    echo_numbers: tuple[int, ...] = ()
 
     def quiet_between(self, first: int, last: int) -> int:
         """How many ordinary lines stand between two places."""
@@ -95,6 +102,8 @@ class _Scanner:
         self._records: list[Record] = []
         self._loud: list[int] = []
         self._ordinary: set[bytes] = set()
+        self._echoes: set[bytes] = set()
+        self._echo_numbers: list[int] = []
         self._undecodable = 0
 
     def run(self, raws: Iterable[RawLine], begins_at_start: bool) -> Scan:
@@ -103,15 +112,34 @@ class _Scanner:
             self._take(at, raw)
         self._records.extend(self._reader.finish())
         records = sorted(self._records, key=lambda r: (r.position, r.kind is RecordKind.LINE))
-        lost_at = [r.position for r in records if self._judge.judge(r).family_name == "gpu-missing"]
-        judged = tuple(Judged(r, self._judge.judge(r, _met(r, lost_at))) for r in records)
-        loud = sorted({*self._loud, *(p for r in records for p in (r.first, r.position))})
-        return Scan(judged, self._progress, at + 1, tuple(loud), begins_at_start, self._undecodable)
+        first = [self._judge.judge(r) for r in records]
+        lost_at = [r.position for r, v in zip(records, first, strict=True) if v.family_name == "gpu-missing"]
+        judged = tuple(
+            Judged(r, self._judge.judge(r, met) if v.role is Role.ROOT and (met := _met(r, lost_at)) else v)
+            for r, v in zip(records, first, strict=True)
+        )
+        told = (item.record for item in judged if item.role not in _ORDINARY)
+        loud = sorted({*self._loud, *(place for r in told for place in (r.first, r.position))})
+        return Scan(
+            judged,
+            self._progress,
+            at + 1,
+            tuple(loud),
+            begins_at_start,
+            self._undecodable,
+            tuple(self._echo_numbers),
+        )
 
     def _take(self, at: int, raw: RawLine) -> None:
         data = raw.data
         wanted = self._reader.wants_every_line
         masked = _DIGITS.sub(b"0", data)
+        if not data.isascii() and not _is_utf8(data):
+            self._undecodable += 1
+        if not wanted and masked in self._echoes:
+            self._reader.skip()
+            self._hear_echo(at, raw)
+            return
         hot = masked not in self._ordinary and is_hot(data)
         if not wanted and not hot:
             self._reader.skip()
@@ -120,17 +148,33 @@ class _Scanner:
             return
         ordinary = True
         before = len(self._records)
-        for line in normalise(raw, self._labels):
+        shown = normalise(raw, self._labels)
+        for line in shown:
             ordinary &= self._take_line(line, at, hot)
         silent = len(self._records) == before
-        if "\ufffd".encode() in data or (not data.isascii() and not _is_utf8(data)):
-            self._undecodable += 1
+        if len(shown) == 1 and self._last_is_mere_echo(before):
+            self._records.pop()
+            self._echoes.add(masked)
+            self._hear_echo(at, raw)
+            return
         if ordinary:
             self._progress.add(at, data)
             if silent:
                 self._remember(masked)
         elif at not in self._loud[-1:]:
             self._loud.append(at)
+
+    def _last_is_mere_echo(self, before: int) -> bool:
+        if len(self._records) != before + 1 or len(self._echoes) >= _MEMO_LIMIT:
+            return False
+        record = self._records[-1]
+        return record.kind is RecordKind.LINE and self._judge.judge(record).is_mere_echo
+
+    def _hear_echo(self, at: int, raw: RawLine) -> None:
+        self._loud.append(at)
+        if raw.number is not None and len(self._echo_numbers) < _MAX_ECHO_NUMBERS:
+            self._echo_numbers.append(raw.number)
+        self._forget_the_oldest()
 
     def _forget_the_oldest(self) -> None:
         """Keep memory bounded (R-12): the newest records tell how a run ended, the oldest half may go."""
@@ -154,11 +198,12 @@ class _Scanner:
         if not hot:
             return True
         record = line_record(line, at, lead)
-        if not self._judge.is_of_interest(record):
+        role = self._judge.judge(record).role
+        if role is Role.NONE:
             return True
         self._records.append(record)
         self._forget_the_oldest()
-        return self._judge.judge(record).role in (Role.BENIGN, Role.SUCCESS, Role.HANDLED)
+        return role in _ORDINARY
 
 
 def _met(record: Record, lost_at: list[int]) -> frozenset[Condition]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from lucid_pipelines.failures.records import Record, RecordKind, is_bare_exception
-from lucid_pipelines.failures.rulebase import Family, Rule, RuleBase
+from lucid_pipelines.failures.rulebase import Family, Rule, RuleBase, stable_key
 from lucid_pipelines.failures.vocabulary import Component, Ending, Role
 from lucid_pipelines.failures.xid import XidPointsTo, find_xid, load_xids
 
 _GENERIC_RULE = "code"
+_MEMO_LIMIT = 20_000
 _LAUNCHER_FILE = re.compile(
     r"torch/distributed/(run|launch|elastic|launcher|argparse_util)|/bin/(torchrun|accelerate|deepspeed|horovodrun|mpirun)"
     r"|accelerate/commands|deepspeed/launcher|horovod/runner|paddle/distributed/launch|multiprocessing/(spawn|popen)"
@@ -32,6 +33,7 @@ _NOISE_FRAME = re.compile(
     r"|CUDA kernel errors might be|For debugging consider passing|Compile with .TORCH_USE|Exception raised from )"
 )
 _SYMPTOM_FAMILIES = frozenset({"gpu-illegal-access", "segfault", "internal-assert", "gpu-missing", "compiler", "code"})
+_MERE_ECHOES = frozenset({"native-frame", "nccl-tail", "watchdog-echo", "native-death"})
 _SAID_IN_PASSING = frozenset(
     {
         "code",
@@ -78,6 +80,11 @@ class Verdict:
     why: str = ""
 
     @property
+    def is_mere_echo(self) -> bool:
+        """A line of a native stack or an abort notice: its numbers mean nothing, one is like the other."""
+        return self.rule_id in _MERE_ECHOES
+
+    @property
     def family_name(self) -> str | None:
         return self.family.name if self.family is not None else None
 
@@ -87,15 +94,15 @@ class Verdict:
         return self.family is not None and self.family.name in _SYMPTOM_FAMILIES
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Judge:
-    """Judges records by a rule base."""
+    """Judges records by a rule base; remembers what it said of lines that differ only in idle numbers.
+
+    Not to be shared between threads.
+    """
 
     rules: RuleBase
-
-    def is_of_interest(self, record: Record) -> bool:
-        """Whether a line says anything at all; lines for which this is false are ordinary output."""
-        return self.judge(record, frozenset(Condition)).role is not Role.NONE
+    _memo: dict[tuple[str, bool, frozenset[Condition]], Verdict] = field(default_factory=dict)
 
     def judge(self, record: Record, met: frozenset[Condition] = frozenset()) -> Verdict:
         """The role of a record.
@@ -105,7 +112,14 @@ class Judge:
         """
         if record.kind is RecordKind.TRACEBACK:
             return self._judge_traceback(record, met)
-        return self._judge_line(record, met)
+        key = (stable_key(record.text), record.lead.startswith("Exception ignored in"), met)
+        verdict = self._memo.get(key)
+        if verdict is None:
+            verdict = self._judge_line(record, met)
+            if len(self._memo) >= _MEMO_LIMIT:
+                self._memo.clear()
+            self._memo[key] = verdict
+        return verdict
 
     def _judge_line(self, record: Record, met: frozenset[Condition]) -> Verdict:
         text = record.text
