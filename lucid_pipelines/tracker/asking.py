@@ -20,8 +20,9 @@ from lucid_pipelines.tracker.window import Record
 MAX_LINES = 40
 MAX_LINE_CHARS = 300
 TIMEOUT_S = 30.0
+STEP_NAME = "global_step"
 _NAMES = {
-    "step": "global_step",
+    "step": STEP_NAME,
     "total_steps": "max_steps",
     "epoch": "epoch",
     "loss": "loss",
@@ -185,7 +186,7 @@ def _checked(answer: Mapping[str, object], lines: Sequence[Record]) -> LearnedTe
             return None
         if place not in names:
             names[place] = name
-    if "global_step" not in names.values():
+    if STEP_NAME not in names.values():
         return None
     unit = answer.get("step_time_unit")
     return LearnedTemplate(

@@ -30,6 +30,8 @@ class LineClass(StrEnum):
     EVALUATION = "evaluation"
     CHECKPOINT = "checkpoint"
     DATA = "data"
+    BUILD = "build"
+    """Compilation, tuning of kernels, capture of graphs."""
     WARNING = "warning"
     ERROR = "error"
     INFO = "info"
@@ -85,7 +87,7 @@ class LineClassifier:
 
 
 def newest_activity(tail: bytes, classifier: LineClassifier, *, lines: int = 40) -> LineClass:
-    """What the newest lines of a log tell of: its last line of progress, evaluation, checkpoint, data or start-up.
+    """What the newest lines of a log tell of: its last line of progress, evaluation, checkpoint, data or compilation.
 
     ``INFO`` when none of the newest ``lines`` says.
     """
@@ -103,7 +105,7 @@ _ACTIVITIES = (
     LineClass.EVALUATION,
     LineClass.CHECKPOINT,
     LineClass.DATA,
-    LineClass.INIT,
+    LineClass.BUILD,
 )
 _ERROR = re.compile(
     r"^\s*Traceback \(most recent call last\)"
@@ -123,6 +125,9 @@ _CHECKPOINT = re.compile(
     r".{0,60}\b(?:checkpoints?|ckpts?|models?|weights|optimizer|state|snapshot)\b"
     r"|\bcheckpoint\b.{0,60}\b(?:saved|written|stored|ready|done)\b"
 )
+_BUILD = re.compile(
+    r"(?i)\b(?:jit[- ])?compil(?:ing|ation)\b|\bautotun(?:ing|e)\b|\bcaptur(?:ing|ed) .{0,30}graphs?\b|\bnvcc\b|编译"
+)
 _NUMERIC = (Role.STEP, Role.EPOCH, Role.LOSS, Role.STEP_TIME, Role.STEP_RATE, Role.ITEM_RATE)
 
 
@@ -133,7 +138,7 @@ def _by_mark(text: str) -> LineClass | None:
         return LineClass.WARNING
     if _CHECKPOINT.search(text):
         return LineClass.CHECKPOINT
-    return None
+    return LineClass.BUILD if _BUILD.search(text) else None
 
 
 def _by_numbers(shape: Shape) -> LineClass | None:

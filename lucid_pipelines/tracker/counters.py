@@ -266,6 +266,8 @@ def _score(
     evidence = max(group.evidence, _companion(ticks, group, reporting) if can_lean else 0.0, backing)
     if len(set(values)) == 1:
         single = len(values) == 1 or column.role is Role.EPOCH
+        if len(group.columns) > 1:
+            evidence = group.evidence
         if not single or not named or column.meaning.weight < 0.6 or evidence < 3.0:
             return None
         moved = 0.0

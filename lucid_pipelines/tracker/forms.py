@@ -22,9 +22,14 @@ def form_of(line: bytes) -> bytes:
 
 def may_report(form: bytes, line: bytes) -> bool:
     """Whether a line of this form could report progress: cheap, generous, asked once per form."""
-    if not _DIGIT.search(line):
+    if not has_numbers(line):
         return False
     return bool(_HINT.search(form)) or len(_LETTERS.sub(b"", form)) == len(form) or len(form) <= 12
+
+
+def has_numbers(line: bytes) -> bool:
+    """Whether a line has any digit."""
+    return _DIGIT.search(line) is not None
 
 
 _DIGIT = re.compile(rb"\d")

@@ -58,9 +58,8 @@ def blank_noise(text: str) -> str:
             break
         start, end = time.span
         text = text[:start] + " " * (end - start) + text[end:]
-    for pattern in (_WRAPPER, _NOISE, _LEVEL):
-        text = pattern.sub(_spaces, text)
-    return text
+    text = _NOISE.sub(_last_word, _WRAPPER.sub(_spaces, text))
+    return _LEVEL.sub(_spaces, text)
 
 
 def read_fields(text: str) -> list[Found]:
@@ -266,6 +265,13 @@ def _names_what_follows(text: str, unit: re.Match[str]) -> bool:
 
 def _chained(text: str, end: int) -> bool:
     return text[end : end + 1] == "/" and text[end + 1 : end + 2].isdigit()
+
+
+def _last_word(match: re.Match[str]) -> str:
+    """Blanks, but for a path's last part where that is a word: ``/usr/local/bin/nvcc`` says ``nvcc``."""
+    base = match[0].rpartition("/")[2]
+    size = match.end() - match.start()
+    return base.rjust(size) if base.isalpha() and len(base) < size else " " * size
 
 
 def _spaces(match: re.Match[str]) -> str:

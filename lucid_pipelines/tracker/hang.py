@@ -7,7 +7,7 @@ from datetime import datetime
 
 from lucid_pipelines.tracker.classes import LineClass
 
-_WAITING = frozenset({LineClass.EVALUATION, LineClass.CHECKPOINT, LineClass.DATA, LineClass.INIT})
+_WAITING = frozenset({LineClass.EVALUATION, LineClass.CHECKPOINT, LineClass.DATA, LineClass.BUILD})
 
 
 @dataclass(frozen=True, slots=True)

@@ -290,7 +290,7 @@ def _counter(field: Field, bag: frozenset[str]) -> Meaning | None:
         if last & (words.STEP | words.EPOCH):
             bag = last
     bag = frozenset(t for t in bag if not t.isdigit())
-    core = bag - words.COUNTER_FILLER
+    core = bag - words.COUNTER_FILLER - words.TOTAL
     if not bag or bag & words.NOT_COUNTER:
         return None
     totals = bag & words.TOTAL

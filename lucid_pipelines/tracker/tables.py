@@ -29,12 +29,15 @@ def read_header(text: str) -> Header | None:
     if not stripped or _HAS_VALUE.search(stripped) or ":" in stripped or "=" in stripped or _RULE.match(stripped):
         return None
     cells = [cell.strip() for cell in _CELL.split(stripped)]
-    if len(cells) < MIN_COLUMNS and " " in stripped:
+    is_prose = len(cells) < MIN_COLUMNS
+    if is_prose:
         cells = stripped.split()
     if len(cells) < MIN_COLUMNS or any(not cell or len(cell) > 40 or len(cell.split()) > 4 for cell in cells):
         return None
     names = tuple(_SHORT_NAMES.get(cell.lower(), cell) for cell in cells)
     telling = sum(meaning(_named(name)).role in _TELLING for name in names)
+    if is_prose and telling < 0.6 * len(names):
+        return None
     return Header(names) if telling >= 2 or (telling == 1 and len(names) <= 4) else None
 
 

@@ -13,6 +13,7 @@ from lucid_pipelines.tracker.groups import Series
 from lucid_pipelines.tracker.steady import granularity
 
 _MIN_RESOLUTIONS = 8.0
+_PAUSE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,7 @@ def _merged(intervals: list[Interval], resolution_s: float) -> list[Interval]:
     """Join neighbours until each is long against the clock's resolution, so that rounding does not matter."""
     if not intervals:
         return []
+    intervals = _without_pauses(intervals, resolution_s)
     wanted = _MIN_RESOLUTIONS * resolution_s
     if median([i.seconds for i in intervals]) >= wanted:
         return intervals
@@ -115,6 +117,15 @@ def _merged(intervals: list[Interval], resolution_s: float) -> list[Interval]:
             joined.append(Interval(steps, seconds))
             steps = seconds = 0.0
     return joined[::-1]
+
+
+def _without_pauses(intervals: list[Interval], resolution_s: float) -> list[Interval]:
+    """Leave out intervals far longer than the rest, as long as they are few: joined with neighbours they would hide."""
+    ordered = sorted(interval.seconds / interval.steps for interval in intervals)
+    usual = ordered[: max(1, int(0.9 * len(ordered)))]
+    pace = sum(usual) / len(usual)
+    kept = [i for i in intervals if i.seconds <= _PAUSE * (pace * i.steps + resolution_s)]
+    return kept if len(kept) >= 0.8 * len(intervals) else intervals
 
 
 def _resolution_s(ticks: Sequence[Tick]) -> float:

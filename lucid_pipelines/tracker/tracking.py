@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lucid_pipelines.logs import Extent, rank_from_path, read_extent
 from lucid_pipelines.ports import LanguageModel
-from lucid_pipelines.tracker.asking import LearnedTemplate, ModelUse, ask_model, relabel
+from lucid_pipelines.tracker.asking import STEP_NAME, LearnedTemplate, ModelUse, ask_model, relabel
 from lucid_pipelines.tracker.counters import Counter, find_counter
 from lucid_pipelines.tracker.fields import RecordParser
 from lucid_pipelines.tracker.groups import Group, group_records
@@ -19,13 +19,15 @@ from lucid_pipelines.tracker.meaning import Role
 from lucid_pipelines.tracker.pace import Pace, find_pace
 from lucid_pipelines.tracker.progress import Evidence, Progress, StepSample
 from lucid_pipelines.tracker.records import Kind
+from lucid_pipelines.tracker.steady import STEADY_STEPS
 from lucid_pipelines.tracker.timeline import positions
-from lucid_pipelines.tracker.window import Record, Window, build_window
+from lucid_pipelines.tracker.window import NEWEST_PER_FORM, Record, Window, build_window
 
 HEAD_BYTES = 32 * 1024
 TAIL_BYTES = (64 * 1024, 512 * 1024, 3 * 1024 * 1024, 12 * 1024 * 1024)
 """How much of the end is read: more only while the answer is not confident."""
 ENOUGH_READINGS = 24
+MAX_REPEATS = 16
 MIN_CONFIDENCE = 0.5
 """Below this, a language model is asked where one is configured."""
 MAX_SAMPLES = 256
@@ -38,13 +40,17 @@ class Tracked:
     """An answer and what it took to find it.
 
     Attributes:
-        readings: how many readings of the step counter it rests on.
+        readings: how many different steps it rests on.
+        lines: how many lines print them; more than ``readings`` where several ranks do.
+        counter_name: the printed name of the counter that was chosen.
         model_use: whether a language model was asked, and how that ended.
         template: what the model taught, to be remembered for this job.
     """
 
     progress: Progress
     readings: int
+    lines: int = 0
+    counter_name: str | None = None
     model_use: ModelUse = field(default_factory=ModelUse)
     template: LearnedTemplate | None = None
 
@@ -101,20 +107,31 @@ def track_extent(
         template: names that a language model gave to this job's numbers before.
         model: asked only when the log's own structure gives no confident answer.
     """
-    window = build_window(extent, parser or _PARSER)
-    records = [r for r in window.records if r.complete or _looks_finished(r, window)]
-    if template is not None:
-        records = relabel(records, template)
-    tracked = _answer(records, window)
+    parser = parser or _PARSER
+    window = build_window(extent, parser, wide=template is not None)
+    tracked = _answer(_usable(window, template), window)
+    repeats = tracked.lines // max(1, tracked.readings)
+    if repeats > 1 and tracked.readings < STEADY_STEPS:
+        # Every rank prints every step: look further back, so that as many different steps are seen.
+        deeper = NEWEST_PER_FORM * min(repeats, MAX_REPEATS)
+        window = build_window(extent, parser, newest_per_form=deeper, wide=template is not None)
+        tracked = _answer(_usable(window, template), window)
     if model is None or template is not None or _is_confident(tracked.progress):
         return tracked
-    learned, use = ask_model(records, model)
+    window = build_window(extent, parser, wide=True)
+    learned, use = ask_model(_usable(window, None), model)
     if learned is None:
         return replace(tracked, model_use=use)
-    again = _answer(relabel(records, learned), window)
-    if again.progress.step is None:
+    again = _answer(_usable(window, learned), window)
+    if again.progress.step is None or again.counter_name != STEP_NAME:
         return replace(tracked, model_use=replace(use, rejected=1))
     return replace(again, model_use=replace(use, accepted=1), template=learned)
+
+
+def _usable(window: Window, template: LearnedTemplate | None) -> list[Record]:
+    """The records that are certainly whole, with learned names where there are any."""
+    records = [r for r in window.records if r.complete or _looks_finished(r, window)]
+    return relabel(records, template) if template is not None else records
 
 
 def _is_confident(progress: Progress) -> bool:
@@ -129,7 +146,9 @@ def _answer(records: Sequence[Record], window: Window) -> Tracked:
     throughput = find_throughput(groups, counter)
     epoch = find_epoch(groups, counter) if counter or loss else None
     progress = _compose(groups, counter, pace, loss, throughput, epoch, reason)
-    return Tracked(progress, len(counter.ticks) if counter else 0)
+    ticks = counter.ticks if counter else ()
+    distinct = sum(b.step != a.step for a, b in pairwise(ticks)) + bool(ticks)
+    return Tracked(progress, distinct, len(ticks), counter.column.field.name if counter else None)
 
 
 def _looks_finished(record: Record, window: Window) -> bool:

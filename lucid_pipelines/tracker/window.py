@@ -20,7 +20,7 @@ from lucid_pipelines.logs import (
     unglue,
 )
 from lucid_pipelines.tracker.fields import RecordParser
-from lucid_pipelines.tracker.forms import form_of, may_report
+from lucid_pipelines.tracker.forms import form_of, has_numbers, may_report
 from lucid_pipelines.tracker.meaning import Role, meaning
 from lucid_pipelines.tracker.phase import phase_of
 from lucid_pipelines.tracker.records import Kind, Parsed, Shape
@@ -140,11 +140,19 @@ class Window:
         return _span_s(self.extent)
 
 
-def build_window(extent: Extent, parser: RecordParser, *, newest_per_form: int = NEWEST_PER_FORM) -> Window:
+def build_window(
+    extent: Extent, parser: RecordParser, *, newest_per_form: int = NEWEST_PER_FORM, wide: bool = False
+) -> Window:
     """Sort the tail of a log into forms, keep the newest lines of each that may report, and parse those.
 
     Of a form whose newest lines carry no number of interest only these few are kept. The result depends on the
     bytes alone, never on how they arrived.
+
+    Args:
+        extent: both ends of the log.
+        parser: keeps what it learnt of the forms of lines.
+        newest_per_form: how many lines of one form are kept.
+        wide: keep every form with numbers that recurs, whatever its words: a language model may know them.
     """
     labels = detect_labels_in(extent.head, extent.tail)
     kept: dict[bytes, deque[_Piece] | None] = {}
@@ -164,7 +172,7 @@ def build_window(extent: Extent, parser: RecordParser, *, newest_per_form: int =
             header = _header(data)
             if header is not None:
                 header_of[form] = header
-            reports = header is None and may_report(form, data)
+            reports = header is None and (has_numbers(data) if wide else may_report(form, data))
             pieces = kept[form] = deque(maxlen=newest_per_form) if reports else None
             announced = announced or _announces([data])
         if pieces is not None:
@@ -176,15 +184,17 @@ def build_window(extent: Extent, parser: RecordParser, *, newest_per_form: int =
     records: list[Record] = []
     for pieces in kept.values():
         if pieces:
-            records += _records(pieces, parser, labels, tables)
+            records += _records(pieces, parser, labels, tables, wide)
     records.sort(key=lambda record: record.order)
     return Window(tuple(records[-MAX_RECORDS:]), counts, order, extent, labels, announced)
 
 
-def _records(pieces: Sequence[_Piece], parser: RecordParser, labels: Labels, tables: _Tables) -> list[Record]:
+def _records(
+    pieces: Sequence[_Piece], parser: RecordParser, labels: Labels, tables: _Tables, wide: bool
+) -> list[Record]:
     """The records of one form, oldest first; only the newest few where they carry nothing of interest."""
     newest = [_record(piece, parser, labels, tables) for piece in list(pieces)[-_PEEKED:]]
-    if len(pieces) > _PEEKED and any(_is_interesting(record.shape) for record in newest):
+    if len(pieces) > _PEEKED and (wide or any(_is_interesting(record.shape) for record in newest)):
         older = [_record(piece, parser, labels, tables) for piece in list(pieces)[:-_PEEKED]]
         newest = older + newest
     return [record for record in newest if record.shape.fields]

@@ -1,0 +1,285 @@
+"""Logs without any training progress, and noise for those that have some."""
+
+# ruff: noqa: E501  a rendered line is best read whole
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from datetime import datetime
+
+from tests.support_tracker.runs import bar, hms, tqdm
+
+Writer = Callable[[random.Random, int], list[str]]
+NOTHING: dict[str, Writer] = {}
+
+
+def nothing(name: str) -> Callable[[Writer], Writer]:
+    def register(writer: Writer) -> Writer:
+        NOTHING[name] = writer
+        return writer
+
+    return register
+
+
+def _stamp(i: int) -> str:
+    return f"2025-03-11 {9 + i // 3600:02d}:{i // 60 % 60:02d}:{i % 60:02d}"
+
+
+@nothing("uvicorn")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f'INFO:     10.0.0.{rng.randrange(9)}:{rng.randrange(40000, 60000)} - "POST /v1/completions HTTP/1.1" 200 OK'
+        for _ in range(n)
+    ]
+
+
+@nothing("vllm_server")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"INFO 03-11 09:{i // 60 % 60:02d}:{i % 60:02d} metrics.py:341] Avg prompt throughput: {rng.uniform(50, 500):.1f} tokens/s, "
+        f"Avg generation throughput: {rng.uniform(50, 500):.1f} tokens/s, Running: {rng.randrange(9)} reqs, Swapped: 0 reqs, "
+        f"Pending: {rng.randrange(4)} reqs, GPU KV cache usage: {rng.uniform(1, 90):.1f}%, CPU KV cache usage: 0.0%"
+        for i in range(n)
+    ]
+
+
+@nothing("ffmpeg")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"frame={i * 25:5d} fps= 25 q=28.0 size={i * 256:8d}kB time=00:{i // 60:02d}:{i % 60:02d}.00 bitrate=2097.2kbits/s speed=1.01x"
+        for i in range(n)
+    ]
+
+
+@nothing("pytest")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [f"tests/test_module_{i}.py {'.' * rng.randrange(3, 30)} [{100 * i // n:3d}%]" for i in range(n)]
+
+
+@nothing("docker_build")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [f"Step {i}/{n} : RUN pip install package-{i}=={rng.randrange(9)}.{rng.randrange(9)}" for i in range(1, n)]
+
+
+@nothing("cmake")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [f"[{100 * i // n:3d}%] Building CXX object src/CMakeFiles/core.dir/file_{i}.cpp.o" for i in range(n)]
+
+
+@nothing("pip_bars")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"   ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━ {i * 0.4:.1f}/{n * 0.4:.1f} MB 3.2 MB/s eta 0:00:{i % 60:02d}"
+        for i in range(n)
+    ]
+
+
+@nothing("rsync")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"\r  {i * 1234567:,}  {100 * i // n:3d}%   12.3MB/s    0:{i // 60:02d}:{i % 60:02d} (xfr#{i}, to-chk={n - i}/{n})"
+        for i in range(n)
+    ]
+
+
+@nothing("git_clone")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"\rReceiving objects: {100 * i // n:3d}% ({i * 100}/{n * 100}), {i * 0.3:.2f} MiB | 3.10 MiB/s"
+        for i in range(n)
+    ]
+
+
+@nothing("spark_stages")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [f"\r[Stage {i // 50}:{'=' * (i % 50)}>{' ' * (50 - i % 50)}({i % 50 * 4} + 16) / 200]" for i in range(n)]
+
+
+@nothing("etl")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"{_stamp(i)} INFO Processed {i * 1000} documents ({rng.uniform(900, 1100):.1f} docs/s, {rng.uniform(40, 50):.1f} MB/s)"
+        for i in range(1, n)
+    ]
+
+
+@nothing("lm_eval")
+def _(rng: random.Random, n: int) -> list[str]:
+    return ["\r" + tqdm(i, n, i * 0.3, 0.3, label="Running loglikelihood requests") for i in range(1, n)]
+
+
+@nothing("generation")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [tqdm(i, n, i * 2.3, 2.3, label="Generating") for i in range(1, n)]
+
+
+@nothing("diffusion_sampling")
+def _(rng: random.Random, n: int) -> list[str]:
+    return ["\r" + tqdm(i % 50 + 1, 50, (i % 50) * 0.1, 0.1, label="Sampling") for i in range(n)]
+
+
+@nothing("embedding")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [tqdm(i, n, i * 0.2, 0.2, label="Batches") for i in range(1, n)]
+
+
+@nothing("bare_bar")
+def _(rng: random.Random, n: int) -> list[str]:
+    return ["\r" + tqdm(i, n, i * 0.2, 0.2) for i in range(1, n)]
+
+
+@nothing("validation_loop")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"Validation: [{i:4d}/{n}]  Time {rng.uniform(0.1, 0.2):.3f}  Loss {rng.uniform(1, 2):.4f}  Acc@1 {rng.uniform(40, 60):.2f}"
+        for i in range(n)
+    ]
+
+
+@nothing("test_loop")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"Test: [{i:4d}/{n}]  eta: 0:00:{n - i:02d}  loss: {rng.uniform(1, 2):.4f} (1.5)  acc1: {rng.uniform(40, 60):.2f} (50.1)  time: 0.1021  data: 0.0003  max mem: 5120"
+        for i in range(n)
+    ]
+
+
+@nothing("quantising")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"{_stamp(i)} INFO Quantizing layer {i % 32 + 1}/32: self_attn.q_proj error {rng.uniform(0.001, 0.1):.5f} time {rng.uniform(1, 2):.2f}s"
+        for i in range(n)
+    ]
+
+
+@nothing("molecular_dynamics")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        "           Step           Time",
+        f"{100:15d}   {0.2:12.5f}",
+        *[
+            f"Step {i * 100} Temp {rng.uniform(299, 301):.2f} E_pair -{rng.uniform(4000, 4010):.3f} TotEng -{rng.uniform(3000, 3010):.2f} Press {rng.uniform(-9, 9):.3f}"
+            for i in range(n)
+        ],
+    ]
+
+
+@nothing("zookeeper")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"{_stamp(i)} INFO [QuorumPeer] Notification: my state:LOOKING; n.sid:{rng.randrange(3)}, n.state:LOOKING, n.leader:{rng.randrange(3)}, n.round:0x{i:x}, n.peerEpoch:0x{rng.randrange(99):x}, epoch={i // 9}"
+        for i in range(n)
+    ]
+
+
+@nothing("kafka_offsets")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"{_stamp(i)} INFO consumer group=g1 topic=t partition={rng.randrange(8)} offset={i * 97} lag={rng.randrange(100)} rate={rng.uniform(10, 20):.2f}"
+        for i in range(n)
+    ]
+
+
+@nothing("nvidia_smi_loop")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"{i // 8:5d}  {i % 8}   {rng.randrange(100):3d}   {rng.randrange(100):3d}    0    0   {rng.randrange(1000, 80000)}"
+        for i in range(n)
+    ]
+
+
+@nothing("slurm_wait")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"{_stamp(i)} srun: job 665649 queued and waiting for resources, position {max(1, n - i)}" for i in range(n)
+    ]
+
+
+@nothing("data_loader_benchmark")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [f"dataloader batch {i}/{n}: loaded in {rng.uniform(5, 9):.2f} ms, 64 samples" for i in range(n)]
+
+
+@nothing("hyperparameters")
+def _(rng: random.Random, n: int) -> list[str]:
+    keys = [
+        "learning_rate",
+        "loss",
+        "max_steps",
+        "num_epochs",
+        "batch_size",
+        "step_size",
+        "warmup_steps",
+        "loss_weight",
+        "eval_steps",
+        "save_steps",
+    ]
+    return [
+        f"  {rng.choice(['model', 'optim', 'train'])}.{rng.choice(keys)}: {rng.choice(['1000', '300', '0.1', 'mse', '1e-4', 'null'])}"
+        for _ in range(n)
+    ]
+
+
+@nothing("optuna")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"[I {_stamp(i)},123] Trial {i} finished with value: {rng.uniform(0, 1):.6f} and parameters: {{'x': {rng.uniform(-9, 9):.4f}}}. Best is trial {i // 2} with value: 0.0123."
+        for i in range(n)
+    ]
+
+
+@nothing("model_summary")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [f"layers.{i}.attn.q_proj.weight  torch.Size([4096, 4096])  16777216  requires_grad=True" for i in range(n)]
+
+
+@nothing("checkpoint_saving")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"{_stamp(i)} INFO Saved shard {i}/{n} of model checkpoint (4.{rng.randrange(9)} GB in {rng.uniform(5, 9):.1f}s)"
+        for i in range(n)
+    ]
+
+
+@nothing("wget")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"{i * 50:6d}K .......... .......... .......... .......... .......... {100 * i // n:2d}% 12.3M {n - i}s"
+        for i in range(n)
+    ]
+
+
+@nothing("loading_dots")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        "\r" + f"Loading weights: {100 * i // n:3d}%|{bar(i, n)}| {i}/{n} [{hms(i)}<{hms(n - i)}, 1.01s/it]"
+        for i in range(1, n)
+    ]
+
+
+@nothing("ray_status")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"(autoscaler +{i}s) Resized to {rng.randrange(10, 400)} CPUs, {rng.randrange(8, 64)} GPUs." for i in range(n)
+    ]
+
+
+def noise_line(rng: random.Random, at: datetime) -> str:
+    """One line of the usual disturbance, unlike the shared ones."""
+    return rng.choice(
+        (
+            f"{at:%Y-%m-%d %H:%M:%S} INFO metrics pushed to gateway in {rng.uniform(1, 9):.1f} ms ({rng.randrange(300)} series)",
+            f"node{rng.randrange(9)}:{rng.randrange(9999)}:{rng.randrange(9999)} [{rng.randrange(8)}] NCCL INFO Channel {rng.randrange(32):02d}/0 : 0[0] -> 1[1] via P2P/IPC",
+            "UserWarning: Mean of empty slice.",
+            f"nfs: server storage{rng.randrange(4)} OK, took {rng.uniform(0, 3):.2f}s",
+            f"[tokenizer] cached {rng.randrange(10**6)} pieces ({rng.uniform(0, 100):.1f}%)",
+            tqdm(rng.randrange(1, 100), 100, rng.randrange(60), rng.uniform(0.1, 2), label="Validating"),
+            f"val: epoch {rng.randrange(9)} loss {rng.uniform(0, 3):.3f} acc {rng.uniform(0, 1):.3f}",
+            f"GPU {rng.randrange(8)} | util {rng.randrange(100)}% | {rng.randrange(80)}GiB / 80GiB | {rng.randrange(700)} W",
+            f"Saved checkpoint step_{rng.randrange(9999)}.pt ({rng.uniform(1, 9):.1f} GB)",
+            f"eviction manager: {rng.randrange(99)} pods, {rng.randrange(9)} pending",
+            f"prefetch queue {rng.randrange(64)}/64, wait {rng.uniform(0, 30):.2f} ms",
+            "",
+        )
+    )

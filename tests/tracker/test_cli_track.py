@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from lucid_pipelines.cli.main import app
+from lucid_pipelines.cli.track import watch
+from lucid_pipelines.domain.errors import InputError, NotFoundError
+from lucid_pipelines.tracker.display import duration_text, live_view, progress_table, sparkline
+from lucid_pipelines.tracker.tracking import track_file
+
+RUN = CliRunner()
+
+
+def write_log(path: Path, last: int) -> Path:
+    path.write_bytes(b"".join(b"step %d/500 loss %.4f 0.5 s/step\n" % (i, 3 - i / 500) for i in range(1, last)))
+    return path
+
+
+def test_json_is_one_object_a_file_in_order(tmp_path: Path) -> None:
+    a = write_log(tmp_path / "a.log", 50)
+    b = tmp_path / "b.log"
+    b.write_bytes(b"downloading 50%\n" * 9)
+    c = tmp_path / "c.log.gz"
+    c.write_bytes(gzip.compress(a.read_bytes()))
+    done = RUN.invoke(app, ["track", "--json", str(a), str(b), str(c)])
+    assert done.exit_code == 0, done.output
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["file"] for row in rows] == [str(a), str(b), str(c)]
+    assert [row["step"] for row in rows] == [49, None, 49]
+    assert rows[0]["evidence"] == [{"line": 49, "text": "step 49/500 loss 2.9020 0.5 s/step"}]
+    assert rows[0]["eta_s"] == pytest.approx(451 * 0.5)
+    assert rows[1]["fallback_reason"]
+
+
+def test_it_runs_on_its_own(tmp_path: Path) -> None:
+    log = write_log(tmp_path / "a.log", 50)
+    command = [sys.executable, "-m", "lucid_pipelines.cli.track", "--json", str(log), str(tmp_path / "gone.log")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert json.loads(done.stdout)["step"] == 49
+    assert done.returncode == 4
+    assert "gone.log" in done.stderr
+
+
+def test_a_table_for_people(tmp_path: Path) -> None:
+    log = write_log(tmp_path / "a.log", 50)
+    console = Console(file=io.StringIO(), width=200)
+    console.print(progress_table([("a", track_file(log))]))
+    console.print(live_view("a", track_file(log)))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "49 / 500" in shown
+    assert "3 min" in shown
+    assert "loss" in shown
+
+
+def test_following_shows_what_changed_until_told_to_stop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = write_log(tmp_path / "a.log", 50)
+    looks = iter([60, 60, 70])
+    console = Console(file=io.StringIO(), width=160)
+    watch(log, console, as_json=True, rounds=4, sleep=lambda _: write_log(log, next(looks)) and None)
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["step"] for row in rows] == [49, 59, 69]
+    watch(log, console, rounds=2, sleep=lambda _: write_log(log, 80) and None)
+    assert "79 / 500" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_following_ends_quietly_when_interrupted(tmp_path: Path) -> None:
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    watch(write_log(tmp_path / "a.log", 50), Console(file=io.StringIO()), sleep=interrupt)
+
+
+def test_what_cannot_be_followed_is_refused(tmp_path: Path) -> None:
+    packed = tmp_path / "a.log.gz"
+    packed.write_bytes(gzip.compress(b"step 1\n"))
+    with pytest.raises(InputError, match="does not grow"):
+        watch(packed, Console(), rounds=1)
+    with pytest.raises(NotFoundError):
+        watch(tmp_path / "gone.log", Console(), rounds=1)
+    done = RUN.invoke(app, ["track", "--follow", str(packed), str(packed)])
+    assert isinstance(done.exception, InputError)
+
+
+def test_small_pictures() -> None:
+    assert sparkline([1, 2, 3]) == "▁▄█"
+    assert sparkline([2, 2]) == "▁▁"
+    assert [duration_text(s) for s in (None, 40, 200, 4000, 200000)] == ["–", "40 s", "3 min", "1 h 6 min", "2 d 7 h"]
