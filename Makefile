@@ -50,7 +50,7 @@ format: $(VENV)/.dev
 
 test: lint typecheck imports
 	$(BIN)/pytest -m "not slow and not chaos and not ui" -n 2 --dist loadgroup
-	$(BIN)/pytest -m "slow or chaos or ui"
+	$(BIN)/pytest -m "slow or chaos or ui" -n 2 --dist loadgroup
 
 lock:
 	$(UV) pip compile -q --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-annotate --no-header pyproject.toml -o requirements/runtime.lock
