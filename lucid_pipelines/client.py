@@ -13,7 +13,7 @@ from lucid_pipelines import snapshots
 from lucid_pipelines.control.explaining import Explanation, explain
 from lucid_pipelines.control.requests import JobRequest, parse_request, read_job_file
 from lucid_pipelines.control.system import System
-from lucid_pipelines.domain.errors import InputError, did_you_mean
+from lucid_pipelines.domain.errors import ExternalError, InputError, did_you_mean
 from lucid_pipelines.domain.job import Attempt, Job
 from lucid_pipelines.domain.states import JobState
 from lucid_pipelines.ports import LogChunk
@@ -127,6 +127,9 @@ class Client:
 
         Args:
             every_s: yield so often without a change too, for a display whose clocks run.
+
+        Raises:
+            NotFoundError: there is no job with one of the ids.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         seen: int | None = None
@@ -136,7 +139,7 @@ class Client:
             if change != seen or (every_s is not None and time.monotonic() - shown >= every_s):
                 seen, shown = change, time.monotonic()
                 by_id = {job.job_id: job for job in self.system.store.jobs.find(ids=list(job_ids), limit=None)}
-                jobs = [by_id[job_id] for job_id in job_ids]
+                jobs = [by_id.get(job_id) or self.system.store.jobs.get(job_id) for job_id in job_ids]
                 yield jobs
                 if all(is_settled(job) for job in jobs):
                     return
@@ -164,15 +167,17 @@ class Client:
         """The virtual cluster of the job. Raises ``InputError`` when it could never run there."""
         inventory = self.system.cluster.inventory()
         known = [vc.name for vc in inventory.virtual_clusters]
+        if not known:
+            raise ExternalError("the cluster has no node, so no job can be taken; look at `lucid nodes`")
         vc = request.vc or (self.settings.default_vc if self.settings.default_vc in known else known[0])
         if vc not in known:
             raise InputError(f"virtual clusters are {', '.join(known)}{did_you_mean(vc, known)}; not {vc!r}")
         largest = inventory.gpu_count(vc)
         if request.gpus > largest:
             raise InputError(f"the virtual cluster {vc} has {largest} GPUs in all; ask for fewer than {request.gpus}")
-        if request.source_dir is not None and not request.source_dir.is_dir():
+        if request.source_dir is not None and not _is_folder(request.source_dir):
             raise InputError(f"the folder with the code does not exist: {request.source_dir}")
-        if request.source_dir is not None and not (request.source_dir / request.workdir).is_dir():
+        if request.source_dir is not None and not _is_folder(request.source_dir / request.workdir):
             raise InputError(f"the working directory does not exist in {request.source_dir}: {request.workdir!r}")
         return vc
 
@@ -189,6 +194,14 @@ class Client:
             progress=progress,
             keep_out=[self.settings.home],
         )
+
+
+def _is_folder(path: Path) -> bool:
+    """Like ``Path.is_dir``; a path that is too long or may not be looked at is an error of the request."""
+    try:
+        return path.is_dir()
+    except OSError as error:
+        raise InputError(f"the folder cannot be used ({error.strerror}): {str(path)[:200]}") from error
 
 
 def is_settled(job: Job) -> bool:

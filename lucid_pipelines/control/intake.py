@@ -5,6 +5,8 @@ Safe to run twice and to die in: a job that stopped half way is claimed again fr
 
 from __future__ import annotations
 
+import errno
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,14 +15,18 @@ from pathlib import Path
 from lucid_pipelines import snapshots
 from lucid_pipelines.control.estimating import ladder_estimate
 from lucid_pipelines.control.system import System
-from lucid_pipelines.domain.errors import ExternalError, InputError, LucidError, StateError
+from lucid_pipelines.domain.errors import ExternalError, InputError, LucidError, NotFoundError, StateError
 from lucid_pipelines.domain.job import Estimate, Job
 from lucid_pipelines.domain.states import Cause, JobState, Outcome
+from lucid_pipelines.snapshots.errors import CorruptSnapshotError
 from lucid_pipelines.store import Claim
 
+_log = logging.getLogger(__name__)
 WHO = "submission"
 INTAKE_STATES = frozenset({JobState.SUBMITTED, JobState.SNAPSHOTTED, JobState.ADVISED})
 _CLAIM_TTL_S = 120.0
+_MAX_TRIES = 3
+"""So often is a damaged snapshot read again before the job fails: a disk may have been away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +75,22 @@ def take_in(system: System, claim: Claim[Job], advisor: Advisor = no_evidence) -
     Returns:
         What became of it. Never raises for what is wrong with the job itself: that fails the job, with the
         reason in its record.
+
+    Raises:
+        ExternalError: the state database does not answer; the job is claimed again when the claim has run out.
     """
     try:
         job = _snapshot(system, claim)
         job = _advise(system, job, advisor)
         _enqueue(system, job)
+    except _SnapshotLostError as error:
+        return _refuse(system, claim.item.job_id, str(error), is_users=False)
     except StateError:
         return IntakeResult.OVERTAKEN
     except ExternalError as error:
+        if isinstance(error, CorruptSnapshotError) and claim.tries >= _MAX_TRIES:
+            why = f"its snapshot is damaged; submit it again ({error})"
+            return _refuse(system, claim.item.job_id, why, is_users=False)
         system.store.counters.add("intake_retries", now=system.clock.now())
         system.store.jobs.annotate(
             claim.item.job_id, who=WHO, why=f"will be tried again: {error}", now=system.clock.now()
@@ -97,28 +111,52 @@ def code_dir(system: System, job_id: str) -> Path:
     return job_dir(system, job_id) / "code"
 
 
+class _SnapshotLostError(Exception):
+    """What was sealed for the job is not there any more, or something else stands in its place."""
+
+
 def _snapshot(system: System, claim: Claim[Job]) -> Job:
     """Unpack the sealed snapshot into the job's own folder; a job submitted without code gets an empty one."""
     job = claim.item
     target = code_dir(system, job.job_id)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    digest = job.spec.snapshot_digest
-    if digest is None:
-        target.mkdir(exist_ok=True)
-        evidence: dict[str, object] = {"digest": None}
-    else:
-        unpacked = snapshots.materialise(digest, system.settings.snapshots, target)
-        evidence = {"digest": digest, "files": unpacked.file_count, "bytes": unpacked.total_bytes}
-    workdir = (target / job.spec.workdir).resolve()
-    if not workdir.is_relative_to(target.resolve()):
-        raise InputError(f"the working directory must lie inside the submitted tree: {job.spec.workdir!r}")
-    if not workdir.is_dir():
-        raise InputError(f"the working directory is not in the snapshot (was it ignored?): {job.spec.workdir!r}")
+    try:
+        evidence = _unpack(system, job.spec.snapshot_digest, target)
+        _check_workdir(target, job.spec.workdir)
+    except OSError as error:
+        raise ExternalError(f"the job's folder cannot be prepared: {error}: {target}") from error
     return _forward(system, job, JobState.SUBMITTED, JobState.SNAPSHOTTED, "snapshot verified", evidence, claim)
 
 
+def _unpack(system: System, digest: str | None, target: Path) -> dict[str, object]:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if digest is None:
+        target.mkdir(exist_ok=True)
+        return {"digest": None}
+    try:
+        unpacked = snapshots.materialise(digest, system.settings.snapshots, target)
+    except (NotFoundError, StateError) as error:
+        # Neither is the user's fault: the store lost what it had taken, or a stranger wrote into the job's folder.
+        raise _SnapshotLostError(f"its snapshot cannot be unpacked; submit it again ({error})") from error
+    return {"digest": digest, "files": unpacked.file_count, "bytes": unpacked.total_bytes}
+
+
+def _check_workdir(target: Path, workdir: str) -> None:
+    try:
+        found = (target / workdir).resolve()
+        is_folder = found.is_dir()
+    except (OSError, RuntimeError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno not in (errno.ENAMETOOLONG, errno.ELOOP):
+            raise
+        # Too long, a loop of links, or no path at all: no second try can cure that.
+        raise InputError(f"the working directory is no usable path: {workdir[:80]!r}") from error
+    if not found.is_relative_to(target.resolve()):
+        raise InputError(f"the working directory must lie inside the submitted tree: {workdir!r}")
+    if not is_folder:
+        raise InputError(f"the working directory is not in the snapshot (was it ignored?): {workdir!r}")
+
+
 def _advise(system: System, job: Job, advisor: Advisor) -> Job:
-    advice = advisor(job, code_dir(system, job.job_id))
+    advice = _ask(system, job, advisor)
     now = system.clock.now()
     estimate = advice.estimate
     if estimate is None:
@@ -127,6 +165,15 @@ def _advise(system: System, job: Job, advisor: Advisor) -> Job:
     system.store.estimates.record({job.job_id: estimate}, now=now)
     evidence = {"advice": advice.basis, "estimate_s": estimate.duration_s, "basis": estimate.basis}
     return _forward(system, job, JobState.SNAPSHOTTED, JobState.ADVISED, "advised", evidence)
+
+
+def _ask(system: System, job: Job, advisor: Advisor) -> Advice:
+    """An advisor reads code that anybody may have written: when it breaks, the job goes on without its advice."""
+    try:
+        return advisor(job, code_dir(system, job.job_id))
+    except Exception:  # noqa: BLE001
+        _log.exception("the advisor failed for %s", job.job_id)
+        return Advice(estimate=None, basis="advisor_failed")
 
 
 def _enqueue(system: System, job: Job) -> Job:
@@ -149,7 +196,7 @@ def _forward(
     )
 
 
-def _refuse(system: System, job_id: str, why: str) -> IntakeResult:
+def _refuse(system: System, job_id: str, why: str, *, is_users: bool = True) -> IntakeResult:
     try:
         system.store.jobs.transition(
             job_id,
@@ -158,8 +205,8 @@ def _refuse(system: System, job_id: str, why: str) -> IntakeResult:
             who=WHO,
             why=why,
             now=system.clock.now(),
-            outcome=Outcome.FAILED_USER,
-            cause=Cause.USER,
+            outcome=Outcome.FAILED_USER if is_users else Outcome.CONTROL_PLANE_ERROR,
+            cause=Cause.USER if is_users else Cause.CONTROL_PLANE,
             detail=why,
         )
     except StateError:
