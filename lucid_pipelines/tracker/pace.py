@@ -20,6 +20,7 @@ COARSE_SHARE = 0.07
 """A printed value whose rounding exceeds this share is only used when nothing finer exists."""
 USELESS_SHARE = 0.3
 LONGEST_UNITLESS_S = 300.0
+_ENOUGH_INTERVALS = 5
 
 
 class PaceSource(StrEnum):
@@ -235,13 +236,29 @@ def _from_clock(ticks: Sequence[Tick], related: Sequence[Series], amount: int) -
 def _from_intervals(
     intervals: Sequence[Interval], amount: int, source: PaceSource, column: Column | None
 ) -> Pace | None:
-    recent = [i for i in intervals if i.steps > 0][-amount:]
+    recent = _newest(intervals, amount)
     if not recent or sum(i.seconds for i in recent) <= 0:
         return None
     steady = steady_mean([i.seconds / i.steps for i in recent], [i.steps for i in recent])
     if steady is None or steady.mean <= 0:
         return None
     return Pace(steady.mean, source, steady, column)
+
+
+def _newest(intervals: Sequence[Interval], amount: int) -> list[Interval]:
+    """The newest intervals: as many as cover the steady window, at least three, at most ``amount``."""
+    chosen: list[Interval] = []
+    steps = 0.0
+    for interval in reversed(intervals):
+        if interval.steps <= 0:
+            continue
+        if len(chosen) >= amount or (steps >= STEADY_STEPS and len(chosen) >= min(amount, _ENOUGH_INTERVALS)):
+            break
+        if steps + interval.steps > 4 * STEADY_STEPS and len(chosen) >= 3 and interval.steps > steps:
+            break
+        chosen.append(interval)
+        steps += interval.steps
+    return chosen[::-1]
 
 
 def _from_rate(related: Sequence[Series], amount: int) -> Pace | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -36,9 +36,8 @@ def positions(ticks: Sequence[Tick]) -> list[float]:
     base = 0.0
     for before, after in pairwise(ticks):
         if after.step < before.step:
-            total = before.total
-            if total is not None and after.total == total and before.step >= 0.5 * total and after.step <= 0.5 * total:
-                base += total
+            if _is_epoch_end(before, after):
+                base += before.total or 0.0
             else:
                 found, base = [], 0.0
         found.append(base + after.step)
@@ -47,42 +46,58 @@ def positions(ticks: Sequence[Tick]) -> list[float]:
 
 def typical_stride(ticks: Sequence[Tick]) -> float:
     """Median number of steps between readings; 1 when there is no telling."""
-    places = positions(ticks)
-    strides = [b - a for a, b in pairwise(places) if b > a]
+    strides = [steps for _, _, steps in _strides(ticks)]
     return median(strides) if strides else 1.0
 
 
 def clock_intervals(ticks: Sequence[Tick]) -> list[Interval]:
     """Intervals by the timestamps of the readings' own lines."""
-    places = positions(ticks)
-    recent = ticks[len(ticks) - len(places) :]
+    dated = [tick for tick in ticks if tick.record.time is not None]
     found: list[Interval] = []
-    last: int | None = None
-    for index, tick in enumerate(recent):
-        if tick.record.time is None:
-            continue
-        if last is not None and places[index] > places[last]:
-            start = recent[last].record.time
-            assert start is not None
-            seconds = start.seconds_until(tick.record.time)
-            if seconds is not None and seconds >= 0:
-                found.append(Interval(places[index] - places[last], seconds))
-        if last is None or places[index] > places[last]:
-            last = index
-    return _merged(found, _resolution_s(recent))
+    for before, after, steps in _strides(dated):
+        start, end = dated[before].record.time, dated[after].record.time
+        assert start is not None
+        assert end is not None
+        seconds = start.seconds_until(end)
+        if seconds is not None and seconds >= 0:
+            found.append(Interval(steps, seconds))
+    return _merged(found, _resolution_s(dated))
 
 
 def elapsed_intervals(ticks: Sequence[Tick], series: Series, scale_s: float) -> list[Interval]:
     """Intervals by a series of elapsed times, which may stand in other lines of the same report."""
-    places = positions(ticks)
-    recent = ticks[len(ticks) - len(places) :]
-    aligned = align(series, recent)
+    aligned = align(series, ticks)
     found: list[Interval] = []
-    for (a, place_a), (b, place_b) in pairwise(zip(aligned, places, strict=True)):
-        if a is not None and b is not None and place_b > place_a and b >= a:
-            found.append(Interval(place_b - place_a, (b - a) * scale_s))
+    for before, after, steps in _strides(ticks):
+        start, end = aligned[before], aligned[after]
+        if start is not None and end is not None and end >= start:
+            found.append(Interval(steps, (end - start) * scale_s))
     known = [value for value in aligned if value is not None]
     return _merged(found, granularity(known) * scale_s if known else 0.0)
+
+
+def _strides(ticks: Sequence[Tick]) -> Iterator[tuple[int, int, float]]:
+    """Pairs of readings between which steps were made, and how many; across an epoch's end where its length is known.
+
+    Readings that repeat a step (of other ranks) are passed over; a fall that no epoch explains begins anew.
+    """
+    last = 0
+    for index in range(1, len(ticks)):
+        before, after = ticks[last], ticks[index]
+        steps = after.step - before.step
+        if steps == 0:
+            continue
+        if steps < 0 and _is_epoch_end(before, after):
+            assert before.total is not None
+            steps += before.total
+        if steps > 0:
+            yield last, index, steps
+        last = index
+
+
+def _is_epoch_end(before: Tick, after: Tick) -> bool:
+    total = before.total
+    return total is not None and after.total == total and before.step >= 0.5 * total and after.step <= 0.5 * total
 
 
 def align(series: Series, ticks: Sequence[Tick]) -> list[float | None]:
