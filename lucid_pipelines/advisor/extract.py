@@ -20,11 +20,21 @@ from lucid_pipelines.advisor.fields.batch import read_batch
 from lucid_pipelines.advisor.fields.data import read_dataset
 from lucid_pipelines.advisor.fields.facts import JobFacts
 from lucid_pipelines.advisor.fields.identity import read_model, read_shape
+from lucid_pipelines.advisor.fields.names import (
+    ACCUMULATION,
+    DEVICE_BATCH,
+    EPOCHS,
+    GLOBAL_BATCH,
+    LEARNING_RATE,
+    OPTIMIZER,
+    PLAIN_BATCH,
+)
 from lucid_pipelines.advisor.fields.optimisation import read_optimisation
 from lucid_pipelines.advisor.fields.resources import read_resources
 from lucid_pipelines.advisor.fields.schedule import read_schedule
-from lucid_pipelines.advisor.fields.settings_table import build_table
+from lucid_pipelines.advisor.fields.settings_table import Trust, build_table
 from lucid_pipelines.advisor.fields.task import read_framework, read_task
+from lucid_pipelines.advisor.launch.binary_usage import binary_settings
 from lucid_pipelines.advisor.launch.command import read_launch, words_of_command
 from lucid_pipelines.advisor.launch.config_words import named_configs
 from lucid_pipelines.advisor.launch.entry import Entry, find_entry
@@ -62,6 +72,10 @@ class ExtractionLimits:
     steps: int = 260_000
     nested_launches: int = 2
     read: ReadLimits = field(default_factory=ReadLimits)
+
+
+WATCHED = frozenset({*LEARNING_RATE, *EPOCHS, *GLOBAL_BATCH, *DEVICE_BATCH, *PLAIN_BATCH, *ACCUMULATION, *OPTIMIZER})
+"""Parameters whose values say something about the job, wherever they are passed."""
 
 
 def extract_metadata(
@@ -148,7 +162,7 @@ class _Reader:
             entry = Entry(hint, "", certain=False)
         if entry is None or not entry.file.endswith((".py", ".ipynb")):
             return entry, None
-        walk = walk_program(self._tree, launch, entry, self._limits.steps, self._deadline)
+        walk = walk_program(self._tree, launch, entry, self._limits.steps, self._deadline, WATCHED)
         self.steps += walk.machine.steps
         return entry, walk
 
@@ -195,6 +209,8 @@ class _Reader:
         table = build_table(
             machine.trace if machine is not None else None, launch.args if launch is not None else [], configs, names
         )
+        for name, value in binary_settings(self._tree, launch) if launch is not None and machine is None else []:
+            table.add(name, value, value, Trust.PARSED, "usage")
         facts = JobFacts(launch, entry, table, machine, names)
         facts.command_words = words_of_command(description.command)
         facts.project_title = project_title(self._tree)

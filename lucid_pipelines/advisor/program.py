@@ -32,8 +32,19 @@ class Walk:
     stopped_early: str | None
 
 
-def walk_program(tree: SourceTree, launch: Launch, entry: Entry, steps: int, deadline: Callable[[], bool]) -> Walk:
-    """Evaluate the entry as ``__main__`` with the launch's words and environment."""
+def walk_program(
+    tree: SourceTree,
+    launch: Launch,
+    entry: Entry,
+    steps: int,
+    deadline: Callable[[], bool],
+    watched: frozenset[str] = frozenset(),
+) -> Walk:
+    """Evaluate the entry as ``__main__`` with the launch's words and environment.
+
+    Args:
+        watched: names of parameters whose values are noted.
+    """
     program = Lit(entry.file, Origin(SourceKind.COMMAND_LINE, "<command>", 1))
     machine = Machine(
         tree,
@@ -46,6 +57,7 @@ def walk_program(tree: SourceTree, launch: Launch, entry: Entry, steps: int, dea
         world_of(launch),
         Budget(steps=steps, deadline=deadline),
     )
+    machine.watched = watched
     for word in launch.args:
         text = str(word.value).partition("=")[2] or str(word.value)
         path = tree.relative(text, entry.cwd)

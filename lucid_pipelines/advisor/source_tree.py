@@ -74,6 +74,7 @@ class SourceTree:
         self.bytes_read = 0
         self._texts: dict[str, str | None] = {}
         self._kinds: dict[str, str | None] = {}
+        self._listings: dict[str, dict[str, str] | None] = {}
         self._listed = 0
         self._folders: dict[str, tuple[list[str], list[str]]] = {}
 
@@ -143,6 +144,49 @@ class SourceTree:
         return self._kinds[path]
 
     def _look(self, path: str) -> str | None:
+        """``file``, ``folder`` or ``None``; listings are kept, so that a search of many names is cheap."""
+        normal = self.relative(path)
+        if normal is None:
+            return None
+        if not normal:
+            return "folder"
+        parent, _, name = normal.rpartition("/")
+        if self._kind(parent) != "folder":
+            return None
+        entries = self._entries(parent)
+        if entries is not None:
+            kind = entries.get(name)
+            if kind != "link":
+                return kind
+        return self._stat(normal)
+
+    def _entries(self, folder: str) -> dict[str, str] | None:
+        """Kinds of the entries of a folder; ``None`` when there are too many to keep."""
+        if folder not in self._listings:
+            self._listings[folder] = self._list(folder)
+        return self._listings[folder]
+
+    def _list(self, folder: str) -> dict[str, str] | None:
+        real = self._inside(folder)
+        found: dict[str, str] = {}
+        if real is None:
+            return found
+        try:
+            with os.scandir(real) as entries:
+                for count, entry in enumerate(entries):
+                    if count >= self.limits.folder_entries:
+                        return None
+                    if entry.is_symlink():
+                        found[entry.name] = "link"
+                    elif entry.is_dir(follow_symlinks=False):
+                        found[entry.name] = "folder"
+                    elif entry.is_file(follow_symlinks=False):
+                        found[entry.name] = "file"
+        except OSError:
+            return found
+        return found
+
+    def _stat(self, path: str) -> str | None:
         inside = self._inside(path)
         if inside is None:
             return None

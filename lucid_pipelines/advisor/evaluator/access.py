@@ -29,12 +29,19 @@ if TYPE_CHECKING:
 
 def get_attribute(machine: Machine, owner: Value, name: str, site: Site, strict: bool = False) -> Value:
     """``owner.name``. A missing attribute is unknown, unless the program would notice (``strict``)."""
+    if isinstance(owner, Sym) and (method := _symbol_method(owner, name)) is not None:
+        return method
     if isinstance(owner, Sym):
         return machine.library_name(f"{owner.path}.{name}", site) if owner.path[:1] != "<" else unknown(name, owner)
     found = _find_attribute(machine, owner, name, site)
     if found is not None:
         return found
     if isinstance(owner, Obj) and (owner.opaque or owner.cls.library_bases()):
+        if name in _RETURN_SELF:
+            return Native(name, lambda m, args, kwargs, at: owner)
+        if name == "module" and "module" not in owner.attrs:
+            # What wraps a network for several devices keeps it under this name.
+            return owner
         return Sym(f"{owner.cls.name}().{name}")
     if isinstance(owner, Map) and owner.open:
         return Sym(f"{owner.label or 'map'}.{name}")
@@ -45,12 +52,26 @@ def get_attribute(machine: Machine, owner: Value, name: str, site: Site, strict:
     return machine.fail("AttributeError", name)
 
 
+_RETURN_SELF = frozenset(
+    {"to", "cuda", "cpu", "train", "eval", "half", "float", "bfloat16", "double", "requires_grad_", "apply", "compile"}
+    | {"to_device", "share_memory", "xpu", "npu"}
+)
+"""Methods of networks that give the network back."""
+
+
 def _raise(machine: Machine, name: str) -> Value:
     machine.handlers.append(("AttributeError",))
     try:
         return machine.fail("AttributeError", name)
     finally:
         machine.handlers.pop()
+
+
+def _symbol_method(owner: Sym, name: str) -> Native | None:
+    """Text methods of an unknown text: the result still shows the text's known parts."""
+    if owner.path in ("format", "f-string", "%", "+") and name in ("split", "strip", "format", "lower", "replace"):
+        return Native(name, lambda m, args, kwargs, at: Sym("format", [owner, *args], tags=owner.tags))
+    return None
 
 
 def _find_attribute(machine: Machine, owner: Value, name: str, site: Site) -> Value | None:
@@ -222,6 +243,8 @@ def get_item(machine: Machine, owner: Value, key: Value, site: Site) -> Value:
         if owner.decorated == "enum" and isinstance(key, Lit):
             return owner.attrs.get(str(key.value)) or unknown("member")
         return owner
+    if isinstance(owner, Sym) and isinstance(key, Lit) and owner.path.endswith(".__dict__"):
+        return machine.library_name(f"{owner.path.removesuffix('.__dict__')}.{key.value}", site)
     if isinstance(owner, Sym) and isinstance(key, Lit) and not owner.args:
         return Sym(f"{owner.path}[{key.value!r}]"[:240], tags=owner.tags)
     return unknown("item", owner, key)

@@ -526,7 +526,9 @@ def exec_(machine: Machine, args: Args, kwargs: Kwargs, site: Site) -> Value:
     whole_file = origin is not None and origin.name == WHOLE_FILE
     file = origin.file if whole_file and origin is not None else site.file
     kind = SourceKind.CONFIG if file in machine.modules.config_files else frame.module.kind
-    module = Mod(frame.module.name, file, frame.module.package, kind)
+    # Relative imports of a file that is run this way start at its own folder.
+    package = file.rpartition("/")[0].replace("/", ".") if whole_file else frame.module.package
+    module = Mod(frame.module.name, file, package, kind)
     scope = args[1] if len(args) > 1 else kwargs.get("globals")
     if isinstance(scope, Map):
         module.globals = scope.items
@@ -655,6 +657,7 @@ def builtin_values() -> dict[str, Value]:
         "iter": iter_,
         "next": next_,
         "exec": exec_,
+        "compile": lambda m, args, kwargs, site: args[0] if args else unknown("compile"),
         "eval": eval_,
         "print": ignore,
         "input": lambda m, args, kwargs, site: unknown("input"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -68,6 +69,15 @@ NOT_MODELLED = Native("<not modelled>", lambda machine, args, kwargs, site: NONE
 """What a library model returns when it does not know the answer after all."""
 
 
+SIDE_WORK = re.compile(
+    r"^_?(eval|evaluate|evaluation|evaluate_\w+|eval_\w+|validate|validation|validate_(epoch|one_epoch|model|step)|val|val_epoch"
+    r"|test|test_(epoch|model|step)|infer|inference|predict|predict_\w+|plot\w*|visuali[sz]e\w*|draw_\w+|save|save_\w+"
+    r"|export_\w+|log|log_\w+|print_\w+|dump_\w*|summari[sz]e\w*|forward|forward_\w+|generate|generate_samples|sample_images"
+    r"|download_\w+|compute_metrics|profile_\w+|display_\w+)$"
+)
+"""Functions that a training program calls beside its training: their bodies say nothing about the job."""
+
+
 def call_function(machine: Machine, func: Func, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
     """Walk through a function of the snapshot with these arguments."""
     entry = func.extra.get("entry")
@@ -75,11 +85,13 @@ def call_function(machine: Machine, func: Func, args: list[Value], kwargs: dict[
         handled = entry(machine, func, args, kwargs, site)
         if isinstance(handled, Value):
             return handled
+    if SIDE_WORK.match(func.name):
+        return unknown(f"{func.name}()")
     count = machine.call_counts.get(id(func.node), 0) + 1
     machine.call_counts[id(func.node)] = count
     most = machine.budget.calls_per_function if machine.journal is None else machine.budget.uncertain_calls
     if func.name.startswith("__"):
-        most *= 20
+        most *= 4
     if machine.depth >= machine.budget.call_depth or count > most:
         machine.trace.gap("call depth" if machine.depth >= machine.budget.call_depth else "call count")
         return unknown(f"{func.name}()")
@@ -151,6 +163,11 @@ def bind_arguments(func: Func, args: list[Value], kwargs: dict[str, Value]) -> d
     names: dict[str, Value] = dict(zip(parameters[len(parameters) - len(func.defaults) :], func.defaults, strict=True))
     names.update(func.kw_defaults)
     open_args = any(isinstance(arg, Sym) and arg.path == "*" for arg in args)
+    if "**" in kwargs:
+        # What an unknown mapping passes may stand above any default.
+        names = {
+            name: Sym("either", [value, kwargs["**"]], tags=frozenset({"either"})) for name, value in names.items()
+        }
     for parameter, value in zip(parameters, args, strict=False):
         names[parameter] = _under_name(value, parameter)
     if arguments.vararg is not None:

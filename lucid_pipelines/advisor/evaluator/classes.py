@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 from lucid_pipelines.advisor.evaluator.iterate import items_of
@@ -185,7 +186,7 @@ def instantiate(machine: Machine, cls: Cls, args: list[Value], kwargs: dict[str,
     initialiser = cls.find("__init__")
     event = InstanceEvent(cls, named_arguments(cls, initialiser, args, kwargs), site, made)
     machine.trace.instance(event)
-    if is_network(libraries):
+    if is_network(libraries) or _derives_from_own_module(cls):
         # The outermost network shows what it is made of; the layers inside it are not walked through.
         if machine.network_depth == 0 and isinstance(initialiser, Func):
             machine.network_depth += 1
@@ -198,6 +199,10 @@ def instantiate(machine: Machine, cls: Cls, args: list[Value], kwargs: dict[str,
         isinstance(initialiser, Func) and initialiser.owner is cls
     ):
         fill_fields(machine, made, args, kwargs, site)
+        for base in libraries:
+            last = base.rpartition(".")[2]
+            if last in machine.library.instance_defaults:
+                machine.library.instance_defaults[last](made.attrs, last)
         hook = cls.find("__post_init__") or cls.find("__attrs_post_init__") or cls.find("model_post_init")
         if isinstance(hook, Func):
             hook_args: list[Value] = [NONE] if hook.name == "model_post_init" else []
@@ -210,10 +215,20 @@ def instantiate(machine: Machine, cls: Cls, args: list[Value], kwargs: dict[str,
     return made
 
 
+def _derives_from_own_module(cls: Cls) -> bool:
+    """Whether a class derives from the network base of a framework that lies in the snapshot itself."""
+    return any(
+        isinstance(base, Cls) and base.name == "Module" and re.search(r"(^|/)(nn|linen|nnx)/", base.module.file)
+        for base in cls.ancestry()
+    )
+
+
 def is_network(libraries: list[str]) -> bool:
     """Whether a class derives from a network base of a library."""
     return any(
-        base in NETWORK_BASES or base.endswith(("nn.Module", "linen.Module", "keras.Model", "PreTrainedModel"))
+        base in NETWORK_BASES
+        or base.startswith(("torch.nn.", "keras.layers.", "tensorflow.keras.layers."))
+        or base.endswith(("nn.Module", "linen.Module", "keras.Model", "PreTrainedModel"))
         for base in libraries
     )
 

@@ -242,7 +242,7 @@ def formatted(machine: Machine, node: ast.JoinedStr, frame: Frame) -> Value:
         text.append(shown)
     if complete and sum(map(len, text)) <= MAX_TEXT:
         return derived("".join(text), tuple(inputs), Site(frame.module.file, node.lineno), node)
-    return unknown("f-string", *parts)
+    return unknown("f-string", *(Lit(piece) for piece in text[:12]), *parts)
 
 
 def shown_text(value: Value) -> str | None:

@@ -112,6 +112,8 @@ class Library:
     endings: dict[str, NativeCall] = field(default_factory=dict)
     attributes: dict[str, Callable[[Machine], Value]] = field(default_factory=dict)
     builtins: dict[str, Value] = field(default_factory=dict)
+    instance_defaults: dict[str, Callable[[dict[str, Value], str], None]] = field(default_factory=dict)
+    """What a library base (by its last name) adds to the fields of an instance."""
     map_methods: dict[str, Callable[..., Value]] = field(default_factory=dict)
     """Further methods of configuration maps: called with machine, map, args, kwargs and site."""
 
@@ -165,6 +167,7 @@ class Machine:
         """The frame of the call that is being made, for builtins that look at it."""
         self.call_counts: dict[int, int] = {}
         self.network_depth = 0
+        self._star_steps = 0
         self.known_builtins = frozenset(dir(builtins))
         self.watched: frozenset[str] = frozenset()
         """Names of parameters whose values are worth noting."""
@@ -264,12 +267,24 @@ class Machine:
         module = self.modules.find(name)
         return module if module is not None else self.library_name(name, site)
 
+    def may_run_stars(self) -> bool:
+        """Whether star imports may still run whole modules: packages of hundreds of models would eat the budget."""
+        return self._star_steps < self.budget.steps * 0.12
+
+    def run_star(self, module: Mod) -> None:
+        """Run a module for its names, and count what that costs."""
+        before = self.steps
+        self.run_module(module)
+        self._star_steps += self.steps - before
+
     def star_name(self, module: Mod, name: str) -> Value:
         """A name that a module may have got by ``from library import *``."""
         stars = module.globals.get("*")
         if isinstance(stars, Seq):
             for star in reversed(stars.items):
                 if isinstance(star, Mod):
+                    if star.state == "new" and not self.modules.defines(star.file, name):
+                        continue
                     self.run_module(star)
                     if name in star.globals:
                         return self.settle(star.globals, name)
@@ -371,8 +386,12 @@ class Machine:
         for name, value in names.items():
             if not isinstance(value, Lit) or value.origin is None:
                 continue
-            if value.origin.kind is SourceKind.COMPUTED or name in self.watched:
+            if value.origin.kind is SourceKind.COMPUTED:
                 self.trace.assign(name, value, site, ("parameter", site))
+            elif name in self.watched and value.origin.name == name:
+                kept = self.trace.parameters.setdefault(name, [])
+                if len(kept) < 20:
+                    kept.append(value)
 
     def note_settings(self, kind: str, container: Value, site: Site) -> None:
         """Record a container of settings as it is now."""

@@ -121,7 +121,7 @@ def _format(machine: Machine, self: Lit, args: list[Value], kwargs: dict[str, Va
     if ".__" in template or "[" in template or not safe_format(template):
         return unknown("format")
     if any(value is _UNSHOWN for value in (*from_args, *named.values())):
-        return unknown("format", *args, *kwargs.values())
+        return unknown("format", self, *args, *kwargs.values())
     try:
         text = template.format(*from_args, **named)
     except (LookupError, ValueError, AttributeError, TypeError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import posixpath
+import re
 from collections.abc import Sequence
 
 from lucid_pipelines.advisor.evaluator.parsing import parse
@@ -54,6 +55,10 @@ class Modules:
             self._found[name] = self._search(name)
         return self._found[name]
 
+    def walked(self) -> list[Mod]:
+        """Modules whose bodies were run."""
+        return [module for module in self._by_file.values() if module.state != "new"]
+
     def forget_missing(self) -> None:
         """Search again for modules that were not found: a search root was added."""
         self._found = {name: module for name, module in self._found.items() if module is not None}
@@ -71,6 +76,16 @@ class Modules:
             text = self._tree.read_text(file)
             self._syntax[file] = None if text is None else parse(text)
         return self._syntax[file]
+
+    def defines(self, file: str, name: str) -> bool:
+        """Whether a file seems to define a name at its top level; a look at the text, nothing is parsed."""
+        text = self._tree.read_text(file) if name.isidentifier() else None
+        if text is None:
+            return False
+        return (
+            re.search(rf"^(?:(?:async )?def|class) {name}\b|^{name}\s*[:=]|import .*\b{name}\b", text, re.MULTILINE)
+            is not None
+        )
 
     def _search(self, name: str) -> Mod | None:
         if not name or len(name) > 200 or not all(part.isidentifier() for part in name.split(".")):

@@ -99,7 +99,8 @@ def assign_target(machine: Machine, target: ast.expr, value: Value, frame: Frame
         value = _named(value, target.attr)
         set_attribute(machine, machine.eval(target.value, frame), target.attr, value, site)
         if isinstance(value, Lit):
-            machine.trace.assign(target.attr, value, site, ("attribute", site.file))
+            owner = _dotted(target.value)
+            machine.trace.assign(target.attr, value, site, ("attribute", site.file, owner), owner)
         elif isinstance(value, Obj) and value.site is not None:
             machine.trace.name_instance(value, target.attr)
         elif isinstance(value, Sym) and value.tags:
@@ -111,11 +112,22 @@ def assign_target(machine: Machine, target: ast.expr, value: Value, frame: Frame
         key = machine.eval(target.slice, frame)
         if isinstance(key, Lit) and isinstance(key.value, str):
             value = _named(value, key.value)
+            if isinstance(owner, Sym) and len(machine.trace.overwritten) < 200:
+                machine.trace.overwritten.add(key.value)
         set_item(machine, owner, key, value, site)
     elif isinstance(target, ast.Starred):
         assign_target(machine, target.value, value, frame, site)
     elif isinstance(target, ast.Tuple | ast.List):
         _unpack(machine, target.elts, value, frame, site)
+
+
+def _dotted(node: ast.expr) -> str:
+    """``a.b`` for a chain of names, else nothing."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
 
 
 def _scope(frame: Frame) -> object:
@@ -500,8 +512,8 @@ def import_from(machine: Machine, node: ast.ImportFrom, frame: Frame) -> None:
 def _import_star(machine: Machine, node: ast.ImportFrom, frame: Frame, site: Site) -> None:
     target = machine.modules.absolute(node.module or "", frame.module.package, node.level)
     source = machine.module_value(target, site)
-    if isinstance(source, Mod):
-        machine.run_module(source)
+    if isinstance(source, Mod) and machine.may_run_stars():
+        machine.run_star(source)
         for name, value in list(source.globals.items()):
             if not name.startswith("_") and name != "*":
                 frame.names.setdefault(name, value)

@@ -65,6 +65,7 @@ class Assignment:
     value: Lit
     site: Site
     scope: object
+    owner: str = ""
 
 
 @dataclass(slots=True)
@@ -81,6 +82,12 @@ class Trace:
     launches: list[tuple[list[Lit], Site]] = field(default_factory=list)
     imports: dict[str, Site] = field(default_factory=dict)
     gaps: dict[str, int] = field(default_factory=dict)
+    overwritten: set[str] = field(default_factory=set)
+    """Keys of unknown containers that the program sets, e.g. the ``lr`` of an optimiser's groups."""
+    parameters: dict[str, list[Lit]] = field(default_factory=dict)
+    """Scalars that functions of the program got for parameters of watched names."""
+    declared: dict[str, Lit] = field(default_factory=dict)
+    """Defaults of options, also of those that were given another value."""
 
     def call(self, event: CallEvent) -> None:
         if len(self.calls) < MAX_EVENTS:
@@ -97,14 +104,15 @@ class Trace:
                 event.target = event.target or name
                 return
 
-    def assign(self, name: str, value: Lit, site: Site, scope: object = None) -> None:
+    def assign(self, name: str, value: Lit, site: Site, scope: object = None, owner: str = "") -> None:
         """Note that a variable, attribute or parameter took a known scalar.
 
         Args:
             scope: what tells variables of the same name apart: the function, or the module's names.
+            owner: dotted name of the object whose attribute it is.
         """
         kept = self.assignments.setdefault(name, [])
-        noted = Assignment(value, site, scope)
+        noted = Assignment(value, site, scope, owner)
         if any(old.site == site and old.value.value == value.value for old in kept):
             return
         if len(kept) >= MAX_ASSIGNMENTS_PER_NAME:

@@ -23,7 +23,7 @@ from lucid_pipelines.advisor.fields.choice import (
 from lucid_pipelines.advisor.fields.facts import JobFacts
 from lucid_pipelines.advisor.fields.names import ACCUMULATION, DEVICE_BATCH, GLOBAL_BATCH, PLAIN_BATCH
 from lucid_pipelines.advisor.fields.operations import combined_with_world, is_world, operations
-from lucid_pipelines.advisor.fields.resources import Processes
+from lucid_pipelines.advisor.fields.resources import Processes, is_jax
 from lucid_pipelines.advisor.fields.settings_table import Trust, is_other_phase
 from lucid_pipelines.advisor.metadata import FieldName, Missing
 
@@ -85,6 +85,7 @@ def _conclude(facts: JobFacts, batches: Batches, processes: Processes) -> None:
         _from_global(facts, batches, batches.total, processes)
     elif batches.device is not None:
         _from_device(facts, batches, batches.device, processes)
+        _from_tokens(facts)
     elif batches.loaded is not None and _from_load(facts, batches, batches.loaded, processes):
         return
     elif (fitted := _fitted(facts)) is not None:
@@ -238,7 +239,16 @@ def _from_divided(facts: JobFacts, value: Sym) -> bool:
 def _from_global(facts: JobFacts, batches: Batches, total: Pick, processes: Processes) -> None:
     facts.put(FieldName.BATCH_SIZE, pick_to_field(total))
     number, device, world = int(total.value), batches.device, processes.world_size
+    plain, steps = batches.plain, batches.accumulation
+    if device is None and isinstance(plain, Pick) and isinstance(steps, Pick) and _quotient_of(steps, plain, total):
+        # accumulation = total_batch_size // (batch_size * world): the plain name is the batch of a device.
+        device = plain
     parallel = _model_parallel(facts)
+    scaled = any(symbol == "*" and (is_world(left) or is_world(right)) for symbol, left, right in operations(total.lit))
+    named = plain.setting.name if isinstance(plain, Pick) and plain.setting is not None else ""
+    if device is None and isinstance(plain, Pick) and scaled and named in root_names(total.lit):
+        # global_batch_size = batch_size * world_size
+        device = plain
     if device is not None:
         facts.put(FieldName.BATCH_SIZE_PER_DEVICE, pick_to_field(device))
         per_round = int(device.value) * world if world is not None else 0
@@ -251,10 +261,28 @@ def _from_global(facts: JobFacts, batches: Batches, total: Pick, processes: Proc
             facts.put(FieldName.GRAD_ACCUMULATION, Missing("it follows from the number of data-parallel processes"))
         return
     loaded = batches.loaded
-    if isinstance(loaded, Lit) and positive_whole(loaded.value) is not None and world is not None:
+    if world is not None and number % world == 0 and batches.accumulation is None and parallel == 1:
+        field = to_field(number // world, [total.lit], 0.75, "global batch / processes")
+        facts.put(FieldName.BATCH_SIZE_PER_DEVICE, field)
+    elif isinstance(loaded, Lit) and positive_whole(loaded.value) is not None and world is not None:
         facts.put(FieldName.BATCH_SIZE_PER_DEVICE, to_field(int(str(loaded.value)), [loaded], 0.85, formula_of(loaded)))
     elif batches.accumulation is None and not processes.is_single:
         facts.put(FieldName.GRAD_ACCUMULATION, Missing("it follows from the batch of a device, which is not said"))
+
+
+def _from_tokens(facts: JobFacts) -> None:
+    """``total_batch_size = 524288`` in tokens: with the sequence length it is a number of sequences."""
+    length = facts.found.get(FieldName.SEQ_LEN)
+    tokens = pick_setting(
+        facts.table, ("total_batch_size", "global_batch_size_tokens", "tokens_per_batch"), positive_whole
+    )
+    if length is None or not isinstance(tokens, Pick) or _counts_samples(tokens):
+        return
+    if int(tokens.value) % int(length.value) == 0:
+        field = to_field(
+            int(tokens.value) // int(length.value), [tokens.lit], 0.8, "tokens of a step / sequence length"
+        )
+        facts.put(FieldName.BATCH_SIZE, field)
 
 
 def _model_parallel(facts: JobFacts) -> int:
@@ -303,6 +331,12 @@ def _from_plain(facts: JobFacts, batches: Batches, plain: Pick, processes: Proce
     """A setting that is only called ``batch_size``: what the program does with it says what it counts."""
     world, steps = processes.world_size, batches.steps
     name = plain.setting.name if plain.setting is not None else "batch_size"
+    smaller = pick_setting(facts.table, ("minibatch_size", "mini_batch_size"), positive_whole, use_final=True)
+    if isinstance(smaller, Pick) and name == "batch_size" and plain.lit.origin is not None and plain.lit.origin.inputs:
+        # Reinforcement learning: what is collected in a round, and the part that one update sees.
+        facts.put(FieldName.BATCH_SIZE, pick_to_field(plain))
+        facts.put(FieldName.BATCH_SIZE_PER_DEVICE, pick_to_field(smaller))
+        return
     multiplied, divided = combined_with_world(facts.trace, (name,))
     if divided and not multiplied:
         facts.put(FieldName.BATCH_SIZE, pick_to_field(plain))
@@ -310,9 +344,10 @@ def _from_plain(facts: JobFacts, batches: Batches, plain: Pick, processes: Proce
             field = to_field(int(plain.value) // world, [plain.lit], 0.8, "batch / processes")
             facts.put(FieldName.BATCH_SIZE_PER_DEVICE, field)
         return
-    if world == 1 or multiplied:
+    whole = _names_whole_batch(facts)
+    if not whole and (world == 1 or multiplied):
         _as_device(facts, plain, world, steps, 0.9, processes)
-    elif _names_whole_batch(facts):
+    elif whole:
         field = to_field(plain.value, [plain.lit], plain.confidence_frac * 0.9, formula_of(plain.lit))
         facts.put(FieldName.BATCH_SIZE, field)
         total = facts.found.get(FieldName.GPUS_TOTAL)
@@ -347,7 +382,9 @@ def _as_device(
 def _names_whole_batch(facts: JobFacts) -> bool:
     """JAX and TensorFlow programs name the batch of the whole job."""
     imports = facts.trace.imports
-    return any(name in imports for name in ("jax", "tensorflow", "seqio", "keras")) and "torch" not in imports
+    if is_jax(facts):
+        return True
+    return any(name in imports for name in ("tensorflow", "seqio", "keras")) and "torch" not in imports
 
 
 def _fitted(facts: JobFacts) -> Lit | None:
@@ -394,7 +431,7 @@ def _counted_in_other_units(facts: JobFacts) -> Missing | None:
             return Missing("batches are counted in tokens", (evidence_of(setting.initial),))
     for setting in facts.table.named("max_duration", "max_tokens", "batch_bins", "batch_frames"):
         number = as_number(setting.initial.value)
-        if number is None or is_other_phase(setting.path) or number >= 1e8 or setting.trust is Trust.ASSIGNMENT:
+        if number is None or is_other_phase(setting.path) or number >= 1e8 or setting.trust <= Trust.ASSIGNMENT:
             continue
         if setting.name == "max_duration" and setting.level < 1:
             continue

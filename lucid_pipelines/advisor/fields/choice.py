@@ -76,7 +76,7 @@ def pick_setting(
     avoid: re.Pattern[str] | None = None,
     avoid_path: re.Pattern[str] | None = None,
     use_final: bool = False,
-    minimum_trust: Trust = Trust.ASSIGNMENT,
+    minimum_trust: Trust = Trust.PARAMETER,
 ) -> Pick | Missing | None:
     """The best setting with one of these names.
 
@@ -86,7 +86,7 @@ def pick_setting(
     Returns:
         the pick, :class:`Missing` when two settings of equal standing differ, ``None`` when there is none.
     """
-    ranked: list[tuple[tuple[int, int, int, int], Setting, Scalar]] = []
+    ranked: list[tuple[tuple[int, ...], Setting, Scalar]] = []
     for place, name in enumerate(names):
         for setting in table.named(name):
             if is_other_phase(setting.path) or setting.trust < minimum_trust:
@@ -100,8 +100,13 @@ def pick_setting(
             if value is None:
                 continue
             # A variable of the program counts as such only when it was set from a configuration or at launch.
-            followed = 1 if setting.trust is not Trust.ASSIGNMENT or setting.level == 2 else 0
-            ranked.append(((followed, setting.level, -place, int(setting.trust)), setting, value))
+            followed = 1 if setting.trust > Trust.ASSIGNMENT or setting.level == 2 else 0
+            written = int(source.origin is None or source.origin.kind is not SourceKind.COMPUTED)
+            if not written and root_names(source) & COUNTERS:
+                # What depends on the step of the moment is no setting.
+                continue
+            named = int(setting.trust is not Trust.PARAMETER)
+            ranked.append(((followed, setting.level, written, named, -place, int(setting.trust)), setting, value))
     if not ranked:
         return None
     best = max(key for key, _, _ in ranked)
@@ -120,10 +125,24 @@ def pick_setting(
     setting, value = top[0]
     source = _source(setting, accept, use_final)
     others = {value for key, _, value in ranked if key[0] == best[0] and key[1] == best[1]}
-    confidence = CONFIDENCE[setting.kind] * {4: 1.0, 3: 0.95, 2: 0.95, 1: 0.85}[int(setting.trust)]
+    confidence = CONFIDENCE[setting.kind] * _TRUST_FACTOR[setting.trust]
     if len(others) > 1:
         confidence *= 0.9
     return Pick(value, source, round(confidence, 3), setting)
+
+
+COUNTERS = frozenset(
+    {"n_steps", "step", "current_step", "cur_step", "epoch", "iteration", "it", "global_step", "n_current_steps"}
+    | {"iter_num", "step_num", "cur_iter", "current_iter", "curr_step", "i", "t", "last_epoch", "num_updates"}
+)
+"""Names that count what has been done so far."""
+_TRUST_FACTOR = {
+    Trust.PARSED: 1.0,
+    Trust.INSTANCE: 0.95,
+    Trust.LOOSE: 0.95,
+    Trust.ASSIGNMENT: 0.85,
+    Trust.PARAMETER: 0.8,
+}
 
 
 def _source(setting: Setting, accept: Accept, use_final: bool) -> Lit:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lucid_pipelines.advisor.evaluator.flatten import scalars
 from lucid_pipelines.advisor.evaluator.values import Lit, Map, Origin, Seq, Value
-from lucid_pipelines.advisor.fields.choice import to_field
+from lucid_pipelines.advisor.fields.choice import evidence_of, to_field
 from lucid_pipelines.advisor.fields.facts import JobFacts, last_name
 from lucid_pipelines.advisor.fields.names import DATASET
 from lucid_pipelines.advisor.fields.settings_table import Setting, Trust, is_other_phase, normal_name
@@ -39,6 +39,8 @@ _INNER_KEYS = frozenset(
         "dataset_name",
     }
 )
+_PROCESSING = re.compile(r"process|transform|augment|tokeniz|collat|sampler|loader|pipeline|normal|resize")
+_KEYED = re.compile(r"(?:^|\.)datasets\.([A-Za-z][\w\-]*)\.")
 _LOADERS = frozenset({"load_dataset", "load", "load_from_disk", "builder", "get_dataset", "create_dataset",
     "build_dataset", "make_dataset", "make", "load_data", "make_vec", "make_atari_env", "make_vec_env",
     "fetch_dataset"})  # fmt: skip
@@ -62,16 +64,21 @@ def read_dataset(facts: JobFacts) -> None:
         *_from_instances(facts),
         *_from_texts(facts),
         *_from_words(facts),
+        *_from_defaults(facts),
     ]
     if not found:
         facts.put(FieldName.DATASET, Missing("no dataset was found"))
         return
     best = max(found, key=lambda each: each.strength)
-    facts.put(FieldName.DATASET, to_field(best.text, [best.lit], best.confidence_frac))
+    names = list(dict.fromkeys(each.text for each in found if each.strength == best.strength))
+    if len(names) > 4:
+        facts.put(FieldName.DATASET, Missing(f"a mixture of {len(names)} datasets", (evidence_of(best.lit),)))
+        return
+    facts.put(FieldName.DATASET, to_field(" + ".join(names), [best.lit], best.confidence_frac))
 
 
 def _from_settings(facts: JobFacts) -> list[Found]:
-    found: list[Found] = []
+    found: list[Found] = _from_keys(facts)
     wanted: set[str] = set(DATASET)
     for setting in facts.table.settings:
         if not isinstance(setting.initial.value, str) or is_other_phase(setting.path):
@@ -86,12 +93,33 @@ def _from_settings(facts: JobFacts) -> list[Found]:
     return found
 
 
+def _from_keys(facts: JobFacts) -> list[Found]:
+    """``datasets: {coco_caption: {…}, vg_caption: {…}}``: the keys are the names."""
+    names: dict[str, Setting] = {}
+    for setting in facts.table.settings:
+        match = _KEYED.search(setting.path)
+        if match is not None and setting.level >= 2:
+            names.setdefault(match.group(1), setting)
+    kept = {name: setting for name, setting in names.items() if not is_generic(name) and name not in _INNER_KEYS}
+    if not 1 <= len(kept) <= 4:
+        return []
+    found: list[Found] = []
+    for name, setting in kept.items():
+        known = dataset_of(name)
+        if known is not None:
+            found.append(Found(known.name, setting.initial, 0.85, 90))
+    return found
+
+
 def _dataset_key(path: str, wanted: set[str]) -> str | None:
     """The dataset word under which a setting stands: its own name, or ``datasets.0.path``."""
-    parts = path.split(".")
+    parts = [part.strip("_") for part in path.split(".")]
     last = parts[-1]
     if last in wanted and not (last in ("path", "name") and len(parts) == 1):
         return last
+    inside = set(parts[:-1]) & {"dataset", "datasets", "train_dataset"}
+    if len(parts) > 1 and last in _INNER_KEYS and inside and not _PROCESSING.search(path):
+        return "dataset"
     if (len(parts) > 1 and last in _INNER_KEYS) or last.isdigit():
         for part in reversed(parts[:-1]):
             if part in wanted or part in ("train_dataset", "datamodule", "data_module", "paths"):
@@ -105,15 +133,21 @@ def _setting_candidate(setting: Setting, name: str, place: int) -> Found | None:
         return None
     known = dataset_of(text)
     strength = 50 + setting.level * 12 - place / 8 + (6 if name in _CLEAR else 0)
-    if setting.trust is Trust.ASSIGNMENT:
+    if setting.trust <= Trust.ASSIGNMENT:
         strength -= 14
     if setting.path.count(".") == 0 and name in _CLEAR:
         strength += 2
     if known is not None:
         return Found(known.name, setting.initial, 0.92 if setting.level >= 2 else 0.85, strength + 16)
-    if is_placeholder(text) or setting.trust is Trust.ASSIGNMENT:
+    if (
+        is_placeholder(text)
+        or setting.trust <= Trust.ASSIGNMENT
+        or re.fullmatch(r"[\w.]+\.[A-Z]\w+|\w+\.\w+\.[\w.]+", text)
+    ):
         return None
     shown = last_part(text) if ("/" in text and not re.fullmatch(r"[\w.\-]+/[\w.\-]+", text)) else text
+    if shown.count(" ") > 3 or len(shown) > 80:
+        return None
     if is_generic(shown) or is_generic(shown.rpartition("/")[2]) or re.fullmatch(r"[\d.]+", shown):
         return None
     if name in _CLEAR:
@@ -121,6 +155,17 @@ def _setting_candidate(setting: Setting, name: str, place: int) -> Found | None:
     if setting.level >= 2 and name not in ("root", "train", "data_local", "remote"):
         return Found(shown, setting.initial, 0.7, strength - 12)
     return None
+
+
+def _from_defaults(facts: JobFacts) -> list[Found]:
+    """The default of an option that only got a placeholder: it says which data the program is written for."""
+    found: list[Found] = []
+    for name, lit in facts.trace.declared.items():
+        if isinstance(lit.value, str) and _DATA_WORDS.search(name) and not _NOT_DATA.search(normal_name(name)):
+            known = dataset_of(lit.value)
+            if known is not None:
+                found.append(Found(known.name, lit, 0.65, 36))
+    return found
 
 
 def _from_calls(facts: JobFacts) -> list[Found]:
@@ -145,8 +190,11 @@ def _from_calls(facts: JobFacts) -> list[Found]:
                     texts.append(value)
             joined = " ".join(str(text.value) for text in texts)
             known = dataset_of(joined) if joined else None
+            split = event.kwargs.get("split")
+            phase = str(split.value) if isinstance(split, Lit) else ""
+            bonus = -30 if re.search(r"val|test|dev", phase) else 6 if "train" in phase else 0
             if known is not None:
-                found.append(Found(known.name, texts[0], 0.88, 60))
+                found.append(Found(known.name, texts[0], 0.88, 60 + bonus))
             elif (
                 texts
                 and last in ("load_dataset", "make", "make_vec")
@@ -155,7 +203,9 @@ def _from_calls(facts: JobFacts) -> list[Found]:
             ):
                 text = str(texts[0].value)
                 if last == "load_dataset" or "gym" in event.path:
-                    found.append(Found(last_part(text) if text.startswith((".", "/")) else text, texts[0], 0.75, 45))
+                    found.append(
+                        Found(last_part(text) if text.startswith((".", "/")) else text, texts[0], 0.75, 45 + bonus)
+                    )
     return found
 
 

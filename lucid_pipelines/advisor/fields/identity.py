@@ -19,7 +19,14 @@ from lucid_pipelines.advisor.fields.choice import (
 from lucid_pipelines.advisor.fields.facts import JobFacts, last_name
 from lucid_pipelines.advisor.fields.names import MODEL, MODEL_LAYERS, MODEL_WIDTH, SEQUENCE_LENGTH, WORKERS
 from lucid_pipelines.advisor.fields.settings_table import Trust, is_other_phase, normal_name
-from lucid_pipelines.advisor.fields.vocabulary import dataset_of, family_of, is_generic, is_placeholder, last_part
+from lucid_pipelines.advisor.fields.vocabulary import (
+    dataset_of,
+    family_of,
+    family_word,
+    is_generic,
+    is_placeholder,
+    last_part,
+)
 from lucid_pipelines.advisor.metadata import FieldName, FieldValue, Missing, SourceKind
 
 _CLEAR_NAMES = MODEL[:20]
@@ -35,7 +42,21 @@ _NOT_MODELS = re.compile(
     r"wrapper|dataparallel|embedding$|parallel|discriminator|head$|layer$|block$|scaler|ema$|trainer|"
     r"config|accuracy|featur|augment|mixup|norm$|dropout|meter|buffer|lambda|module$|"
     r"lightning)", re.IGNORECASE)  # fmt: skip
-_METHODS = ("clip", "dino", "mae", "moco", "simclr", "byol", "simsiam", "swav", "ibot", "beit", "simmim", "dreambooth")
+_METHODS = (
+    "clip",
+    "dinov2",
+    "dino",
+    "mae",
+    "moco",
+    "simclr",
+    "byol",
+    "simsiam",
+    "swav",
+    "ibot",
+    "beit",
+    "simmim",
+    "dreambooth",
+)
 
 
 @dataclass(slots=True)
@@ -64,9 +85,12 @@ def read_model(facts: JobFacts) -> None:
 
 def _weight(candidate: Named) -> int:
     """Strength; a name that no known family has counts less than one that it has."""
-    if family_of(candidate.text) is not None or (candidate.strength >= 96 and dataset_of(candidate.text) is None):
+    if family_of(candidate.text) is not None:
         return candidate.strength
-    return candidate.strength - 45
+    if dataset_of(candidate.text) is not None:
+        # A run that is named after its data.
+        return candidate.strength - 62
+    return candidate.strength - (0 if candidate.strength >= 96 else 45)
 
 
 def _most_specific(best: Named, candidates: list[Named]) -> Named:
@@ -83,10 +107,23 @@ def _most_specific(best: Named, candidates: list[Named]) -> Named:
         and _letters(each.text) != plain
         and re.search(r"\d|tiny|small|base|large|huge|mini|medium|nano|xl", each.text.lower()[len(best.text) // 2 :])
     ]
+    family = family_of(best.text)
+    if not longer and family is not None and not _SIZE.search(best.text):
+        longer = [
+            each
+            for each in candidates
+            if each.strength >= 60
+            and _SIZE.search(each.text)
+            and (known := family_of(each.text)) is not None
+            and known.name == family.name
+        ]
     if not longer:
         return best
     chosen = max(longer, key=lambda each: each.strength)
     return Named(chosen.text, chosen.lit, min(best.confidence_frac, chosen.confidence_frac), best.strength)
+
+
+_SIZE = re.compile(r"\d(?:\.\d+)?[bm](?![a-z])", re.IGNORECASE)
 
 
 def _letters(text: str) -> str:
@@ -113,8 +150,13 @@ def _from_nested(facts: JobFacts) -> list[Named]:
         text = _model_text(setting.initial.value)
         if text is None:
             continue
+        if re.search(r"(Module|System|Wrapper|Task|Experiment|Learner|Trainer)$", text) and family_of(text) is None:
+            found.append(Named(text, setting.initial, 0.6, 40))
+            continue
         family = family_of(text)
-        outer = setting.path.count(".") <= 1
+        outer = setting.path.count(".") <= 1 and not re.search(
+            r"(Module|System|Wrapper|Task|Experiment|Learner|Trainer)$", text
+        )
         strength = (
             84
             + (14 if family is not None else -10)
@@ -127,12 +169,14 @@ def _from_nested(facts: JobFacts) -> list[Named]:
 
 def _from_settings(facts: JobFacts) -> list[Named]:
     found: list[Named] = _from_nested(facts)
-    for names, base in ((_CLEAR_NAMES, 60), (_VAGUE_NAMES, 20)):
+    for names, start in ((_CLEAR_NAMES, 60), (_VAGUE_NAMES, 20)):
         for place, name in enumerate(names):
+            # A backbone is part of a model: its name counts when nothing names the whole.
+            base = start - 56 if name == "backbone" else start
             for setting in facts.table.named(name):
                 if is_other_phase(setting.path) or not isinstance(setting.initial.value, str) or setting.level < 1:
                     continue
-                if setting.trust is Trust.ASSIGNMENT and setting.level != 2:
+                if setting.trust <= Trust.ASSIGNMENT and setting.level != 2:
                     continue
                 path = normal_name(setting.path)
                 if re.search(
@@ -168,7 +212,8 @@ def _model_text(value: str) -> str | None:
         return last_part(text) if family is not None else None
     if text.startswith(("http:", "https:")):
         text = last_part(text)
-    if re.match(r"^[\w.\-]+/[\w.\-]+$", text) and not text.startswith("."):
+    is_file = text.endswith((".yaml", ".yml", ".json", ".py", ".md", ".cfg", ".pt", ".pth", ".gin"))
+    if re.match(r"^[\w.\-]+/[\w.\-]+$", text) and not text.startswith(".") and not is_file:
         # A hub name, organisation/model; or a name such as DiT-XL/2.
         return text if not is_generic(text.partition("/")[2]) or family_of(text) is not None else None
     if "/" in text:
@@ -193,7 +238,7 @@ def _from_launch_words(facts: JobFacts) -> list[Named]:
         option, _, after = text.partition("=")
         value = after or text
         if value.startswith("-") or (
-            re.search(r"output|save|log|exp|ckpt|tokeniz|vocab|data", option)
+            re.search(r"output|save|log|ckpt|tokeniz|vocab|data", option)
             and not value.endswith((".yaml", ".yml", ".py", ".json", ".gin", ".toml"))
         ):
             continue
@@ -201,14 +246,15 @@ def _from_launch_words(facts: JobFacts) -> list[Named]:
             r"data|hyp|deepspeed|ds_|zero\d|fsdp|accelerate|tokeniz", posixpath.basename(value), re.IGNORECASE
         ):
             continue
+        if re.match(r"[-+]*exp(_?(dir|name|id))?$", option):
+            continue
         is_file = re.search(r"\.(ya?ml|json|py|toml|gin|cfg)$|^[\w\-]+/[\w\-/.]+$", value) is not None
         stem = last_part(value)
+        value = re.sub(r"\.(ya?ml|json|py|toml|gin|cfg)$", "", value)
         if family_of(stem) is not None and len(stem) <= 60:
             found.append(Named(_clean_stem(stem), word, 0.85 if is_file else 0.75, 78 if is_file else 42))
         elif is_file and family_of(value) is not None and not is_placeholder(value):
-            family = family_of(value)
-            assert family is not None
-            found.append(Named(family.name, word, 0.7, 46))
+            found.append(Named(family_word(value), word, 0.7, 46))
     return found
 
 
@@ -238,7 +284,7 @@ def _from_program(facts: JobFacts) -> list[Named]:
     """Networks that the walked program makes."""
     found: list[Named] = []
     for position, event in enumerate(facts.trace.instances[:2_000]):
-        named = _from_instance(event, position)
+        named = _from_instance(facts, event, position)
         if named is not None:
             found.append(named)
     for event in facts.trace.calls[:8_000]:
@@ -248,7 +294,7 @@ def _from_program(facts: JobFacts) -> list[Named]:
     return found
 
 
-def _from_instance(event: InstanceEvent, position: int) -> Named | None:
+def _from_instance(facts: JobFacts, event: InstanceEvent, position: int) -> Named | None:
     cls = event.cls
     libraries = cls.library_bases()
     is_model = is_network(libraries) or any("LightningModule" in base for base in libraries)
@@ -259,12 +305,50 @@ def _from_instance(event: InstanceEvent, position: int) -> Named | None:
     if not _MODEL_VARIABLE.match(target) and family_of(name) is None:
         return None
     strength = 40 if _MODEL_VARIABLE.match(target) else 22
+    strength += (
+        8 if target.lower() in ("model", "net", "network", "student", "netg", "generator", "unet", "detector") else 0
+    )
     strength += 12 if family_of(name) is not None else 0
     strength -= min(position // 20, 10)
     if re.search(r"(loss|head|block|layer|discriminator|attention|embed)", name, re.IGNORECASE):
         strength -= 20
     lit = Lit(name, Origin(SourceKind.CODE, event.site.file, event.site.line, target or None))
+    if is_generic(name) or name.lower() in (
+        "mymodel",
+        "mynet",
+        "basemodel",
+        "simplenet",
+        "basenet",
+        "neuralnetwork",
+        "simplemodel",
+    ):
+        kind = _kind_of_layers(facts, event)
+        return None if kind is None else Named(kind, lit, 0.7, strength)
     return Named(name, lit, 0.8 if strength >= 40 else 0.65, strength)
+
+
+_LAYERS = (
+    (re.compile(r"(Transformer|MultiheadAttention)"), "Transformer"),
+    (re.compile(r"(LSTM)"), "LSTM"),
+    (re.compile(r"(GRU|RNN)"), "RNN"),
+    (re.compile(r"(GCNConv|GATConv|SAGEConv|GINConv|GraphConv)"), "GNN"),
+    (re.compile(r"Conv\dd?"), "CNN"),
+    (re.compile(r"(Linear|Dense)"), "MLP"),
+)
+
+
+def _kind_of_layers(facts: JobFacts, event: InstanceEvent) -> str | None:
+    """What a network with a meaningless name is made of."""
+    node = event.cls.node
+    if node is None:
+        return None
+    first, last = node.lineno, node.end_lineno or node.lineno
+    made = {
+        last_name(call.path)
+        for call in facts.trace.calls
+        if call.site.file == event.cls.module.file and first <= call.site.line <= last
+    }
+    return next((kind for pattern, kind in _LAYERS if any(pattern.search(name) for name in made)), None)
 
 
 def _from_call(event: CallEvent) -> Named | None:
@@ -315,20 +399,18 @@ def _from_place(facts: JobFacts) -> list[Named]:
     """The entry's own name and folder, when they name a model."""
     found: list[Named] = []
     title = facts.project_title
-    if title is not None and (known := family_of(str(title.value))) is not None:
-        found.append(Named(known.name, title, 0.65, 28))
+    if title is not None and family_of(str(title.value)) is not None:
+        found.append(Named(family_word(str(title.value)), title, 0.65, 34))
     if facts.entry is None:
         return found
     stem = posixpath.basename(facts.entry.file).rpartition(".")[0]
     lit = Lit(facts.entry.file, Origin(SourceKind.CODE, facts.entry.file, 1))
-    family = family_of(stem)
-    if family is not None:
-        found.append(Named(family.name, lit, 0.7, 36))
+    if family_of(stem) is not None:
+        found.append(Named(family_word(stem), lit, 0.7, 36))
     parts = [part for part in posixpath.dirname(facts.entry.file).split("/") if part]
     for part in reversed(parts[-3:]):
-        family = family_of(part)
-        if family is not None:
-            found.append(Named(family.name, lit, 0.65, 30))
+        if family_of(part) is not None:
+            found.append(Named(family_word(part), lit, 0.65, 30))
             break
     return found
 

@@ -42,7 +42,7 @@ OPTIMIZERS: dict[str, str] = {
     "sophia": "Sophia", "sophiag": "SophiaG", "adabelief": "AdaBelief", "ranger": "Ranger", "ranger21": "Ranger21",
     "shampoo": "Shampoo", "soap": "SOAP", "adan": "Adan", "prodigy": "Prodigy", "galoreadamw": "GaLoreAdamW",
     "adamp": "AdamP", "sgdp": "SGDP", "sgdw": "SGDW", "yogi": "Yogi", "came": "CAME", "madgrad": "MADGRAD",
-    "distributedfusedadam": "DistributedFusedAdam", "hybridadam": "HybridAdam", "cpuadam": "CPUAdam", "eden": "Eden",
+    "distributedfusedadam": "DistributedFusedAdam", "hybridadam": "HybridAdam", "cpuadam": "CPUAdam",
     "schedulefreeadamw": "AdamWScheduleFree", "adamwschedulefree": "AdamWScheduleFree", "adam_mini": "Adam-mini",
     "adamwscale": "AdamWScale", "rprop": "Rprop", "tfadamw": "AdamW", "adamweightdecay": "AdamWeightDecay",
     "adamweightdecayoptimizer": "AdamWeightDecay", "bertadam": "BertAdam", "openaiadam": "OpenAIAdam",
@@ -123,10 +123,13 @@ def _read_rate(facts: JobFacts, sinks: list[tuple[str, CallEvent, Value | None]]
     if isinstance(told, Missing):
         facts.put(FieldName.LEARNING_RATE, told)
         return
+    if "lr" in facts.trace.overwritten:
+        facts.put(FieldName.LEARNING_RATE, Missing("the program sets the learning rate while it trains"))
+        return
     facts.put(FieldName.LEARNING_RATE, _library_rate(sinks) or Missing("no learning rate was found"))
 
 
-_OTHER_NETWORK = re.compile(r"(disc|critic|teacher|warmup|finetune)")
+_OTHER_NETWORK = re.compile(r"(disc|critic|teacher|warmup|finetune|(^|[._])d_|[._]d[._])")
 
 
 def _rate(value: object) -> float | int | None:
@@ -303,7 +306,9 @@ _NESTED = re.compile(
 def _nested_optimizer(facts: JobFacts) -> FieldValue | None:
     """``optimizer: {type: AdamW, …}`` and its kin in configurations."""
     for setting in facts.table.settings:
-        if setting.level < 2 or not isinstance(setting.initial.value, str) or not _NESTED.search(setting.path):
+        if setting.level < 2 and setting.container != "deepspeed":
+            continue
+        if not isinstance(setting.initial.value, str) or not _NESTED.search(setting.path):
             continue
         name = _optimizer_text(setting.initial.value)
         if name is not None:
@@ -357,7 +362,16 @@ def _precision(facts: JobFacts) -> FieldValue | Missing:
             seen = _autocast(facts)
             if seen is not None:
                 return seen
-    if facts.complete and (optimiser_calls(facts) or facts.calls("DataLoader", "fit")):
+    off = [
+        setting for name in ("fp16", "bf16") for setting in facts.table.named(name) if setting.trust >= Trust.INSTANCE
+    ]
+    if len({setting.name for setting in off}) == 2 and all(setting.initial.value is False for setting in off):
+        return to_field("fp32", [setting.initial for setting in off[:2]], 0.8)
+    if _speaks_of_lower(facts):
+        return Missing("lower precision is spoken of, but whether it is used was not seen")
+    if _mentions_lower(facts) and not _switched_off(facts):
+        return Missing("the program speaks of lower precision, but whether it is used was not seen")
+    if facts.complete and (optimiser_calls(facts) or facts.calls("DataLoader", "fit", "backward")):
         imports = facts.trace.imports
         if "torch" in imports or "tensorflow" in imports or "keras" in imports:
             return to_field("fp32", [], 0.75, "no lower precision in the program", SourceKind.LIBRARY)
@@ -370,7 +384,7 @@ def _flags(facts: JobFacts, level: int) -> FieldValue | None:
         "fp16"), ("half", "fp16"), ("amp", "fp16"), ("use_amp", "fp16"), ("enable_amp", "fp16"), ("amp_enable",
         "fp16"), ("mixed_precision", "fp16"), ("half_precision", "fp16"), ("enabled", "")):  # fmt: skip
         for setting in facts.table.named(name):
-            if setting.level != level or (setting.trust is Trust.ASSIGNMENT and level > 1):
+            if setting.level != level or (setting.trust <= Trust.ASSIGNMENT and level > 1):
                 continue
             path = normal_name(setting.path)
             if name == "enabled":
@@ -407,7 +421,7 @@ def _named_precision(facts: JobFacts, level: int) -> FieldValue | None:
         "fp16_or_bf16",
     ):
         for setting in facts.table.named(name):
-            if setting.level != level or (setting.trust is Trust.ASSIGNMENT and level > 1):
+            if setting.level != level or (setting.trust <= Trust.ASSIGNMENT and level > 1):
                 continue
             kind = _precision_of((setting.final or setting.initial).value)
             if kind is not None and not (kind == "fp32" and name not in ("precision", "mixed_precision", "dtype")):
@@ -426,6 +440,42 @@ def _precision_of(value: object) -> str | None:
     if _FP16.search(text):
         return "fp16"
     return "fp32" if _FP32.search(text) else None
+
+
+_LOWER = re.compile(r"(^|_)(fp16|bf16|float16|bfloat16|half|amp|mixed_precision)(_|$)")
+
+
+def _speaks_of_lower(facts: JobFacts) -> bool:
+    """Whether something that is named after a lower precision is switched on."""
+    for setting in facts.table.settings:
+        value = (setting.final or setting.initial).value
+        if _LOWER.search(setting.name) and value not in (None, False, 0, "", "no", "none", "O0", "fp32", "float32"):
+            return True
+    return False
+
+
+_MENTION = re.compile(r"bfloat16|float16|autocast|GradScaler|bf16|fp16|mixed_precision|\.half\(\)")
+
+
+def _mentions_lower(facts: JobFacts) -> bool:
+    """Whether a module that was walked through speaks of lower precision."""
+    machine = facts.machine
+    if machine is None:
+        return False
+    for module in machine.modules.walked():
+        text = machine.tree.read_text(module.file)
+        if text is not None and _MENTION.search(text):
+            return True
+    return False
+
+
+def _switched_off(facts: JobFacts) -> bool:
+    """Whether a switch that is named after a lower precision is off."""
+    return any(
+        _LOWER.search(setting.name)
+        and (setting.final or setting.initial).value in (False, None, "no", "fp32", "float32", "O0")
+        for setting in facts.table.settings
+    )
 
 
 def _autocast(facts: JobFacts) -> FieldValue | None:

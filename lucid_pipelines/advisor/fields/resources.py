@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from lucid_pipelines.advisor.evaluator.values import Lit, Origin, Sym, Value
+from lucid_pipelines.advisor.evaluator.values import Lit, Map, Obj, Origin, Sym, Value
 from lucid_pipelines.advisor.fields.choice import (
     Pick,
     depends_on,
@@ -60,11 +60,15 @@ def _processes(facts: JobFacts, total: FieldValue | Missing | None) -> Processes
     machine = facts.machine
     count = int(total.value) if isinstance(total, FieldValue) else None
     known = machine.store.get("world_size") if machine is not None else None
-    if isinstance(known, Lit) and isinstance(known.value, int):
+    launched = facts.launch is not None and facts.launch.all_visible
+    told = isinstance(known, Lit) and known.origin is not None and known.origin.kind.rank > SourceKind.CODE.rank
+    if isinstance(known, Lit) and isinstance(known.value, int) and (told or not launched):
         return Processes(known.value, known.value == 1 and count in (0, 1))
     if machine is not None and machine.world.world_size is not None:
         size = machine.world.world_size
         return Processes(size, size == 1 and count in (0, 1))
+    if is_jax(facts):
+        return Processes(max(count, 1), count <= 1) if count is not None else Processes(None, False)
     launch = facts.launch
     started = launch is not None and (bool(launch.launchers) or launch.all_visible)
     if (
@@ -185,10 +189,16 @@ def _submitit(facts: JobFacts, *names: str) -> FieldValue | None:
     return None
 
 
+def is_jax(facts: JobFacts) -> bool:
+    """Whether the program trains with JAX, also when it imports other frameworks for their data."""
+    imports = facts.trace.imports
+    own = {"flax", "optax", "haliax", "equinox", "haiku", "levanter"} & set(imports)
+    return "jax" in imports and ("torch" not in imports or bool(own))
+
+
 def _uses_accelerator_pods(facts: JobFacts) -> bool:
     """JAX programs that ask how many hosts there are."""
-    imports = facts.trace.imports
-    if "jax" not in imports and "t5x" not in imports:
+    if not is_jax(facts) and "t5x" not in facts.trace.imports:
         return False
     return _count_in_names(facts) is None
 
@@ -274,7 +284,7 @@ def _from_lists(facts: JobFacts) -> FieldValue | None:
         "gpus", "gpu_ids", "gpu", "devices", "device_ids", "gpu_id", "cuda_devices", "cuda_visible_devices", "device"
     ):
         text = str(setting.initial.value).strip()
-        if setting.level >= 1 and re.fullmatch(r"(\d+\s*,\s*)+\d*", text):
+        if setting.level >= 2 and re.fullmatch(r"(\d+\s*,\s*)+\d*", text):
             count = len([part for part in text.split(",") if part.strip()])
             return to_field(count, [setting.initial], 0.9, "length of the list of devices")
     return None
@@ -289,7 +299,9 @@ def _from_settings(facts: JobFacts) -> FieldValue | Missing | None:
             return None
         if int(picked.value) < 0:
             return Missing(ALL_VISIBLE, (evidence_of(picked.lit),))
-        if picked.setting is not None and picked.setting.level <= 1 and int(picked.value) == 1 and _spreads_out(facts):
+        is_default = picked.setting is not None and picked.setting.level <= 1
+        launched = facts.launch is not None and (facts.launch.all_visible or bool(facts.launch.launchers))
+        if is_default and (launched or (int(picked.value) == 1 and _spreads_out(facts))):
             return Missing(ALL_VISIBLE)
         return to_field(picked.value, [picked.lit], picked.confidence_frac)
     return None
@@ -329,6 +341,24 @@ def _spreads_out(facts: JobFacts) -> bool:
     return False
 
 
+def _sized_by_devices(facts: JobFacts) -> bool:
+    """Whether a setting for the number of processes defaults to the number of visible devices."""
+    names = {*WORLD_SIZES, *_COUNT_NAMES}
+    for event in facts.trace.settings:
+        todo: list[Value] = [event.container]
+        for _ in range(400):
+            if not todo:
+                break
+            value = todo.pop()
+            inside = value.items if isinstance(value, Map) else value.attrs if isinstance(value, Obj) else {}
+            for key, child in list(inside.items())[:400]:
+                if isinstance(child, Sym) and "gpu_count" in child.tags and normal_name(str(key)) in names:
+                    return True
+                if isinstance(child, Map | Obj):
+                    todo.append(child)
+    return False
+
+
 def _single_process(facts: JobFacts) -> FieldValue | Missing:
     """One process without a launcher uses one device, unless the program spreads over all it sees."""
     launch = facts.launch
@@ -344,11 +374,14 @@ def _single_process(facts: JobFacts) -> FieldValue | Missing:
     if not _trains_here(facts):
         return Missing("the program could not be followed to its training")
     device = _single_device(facts)
-    if _spreads_out(facts):
+    processes = pick_setting(facts.table, WORLD_SIZES, positive_whole, minimum_trust=Trust.LOOSE)
+    if isinstance(processes, Pick) and int(processes.value) > 1:
+        return Missing("only the number of all processes is said", (evidence_of(processes.lit),))
+    if _spreads_out(facts) or _sized_by_devices(facts):
         return Missing(ALL_VISIBLE)
-    if any(word[0].value and "run" in str(word[0].value) for word, _ in facts.trace.launches):
+    if any(_STARTERS.search(str(word.value)) for words, _ in facts.trace.launches for word in words[:6]):
         return Missing("the program starts processes of its own")
-    if "jax" in facts.trace.imports and "torch" not in facts.trace.imports:
+    if is_jax(facts):
         return Missing("JAX uses every device that it sees")
     if depends_on_world(facts):
         return Missing(ALL_VISIBLE)
@@ -362,6 +395,9 @@ def _single_process(facts: JobFacts) -> FieldValue | Missing:
     one = Lit(1, Origin(SourceKind.LAUNCHER, origin.file if origin else "<command>", origin.line if origin else None,
         launch.target[:60]))  # fmt: skip
     return to_field(1, [one], 0.75, "one process, one device", SourceKind.LAUNCHER)
+
+
+_STARTERS = re.compile(r"torchrun|torch\.distributed|accelerate|deepspeed|mpirun|srun|horovodrun|\.py$")
 
 
 def depends_on_world(facts: JobFacts) -> bool:

@@ -33,6 +33,7 @@ from lucid_pipelines.advisor.fields.names import (
     TOKENS,
 )
 from lucid_pipelines.advisor.fields.settings_table import Trust
+from lucid_pipelines.advisor.fields.vocabulary import family_of
 from lucid_pipelines.advisor.metadata import FieldName, IterationType, Missing, Scalar
 
 _DURATION = re.compile(r"^\s*([\d_.]+(?:[eE][-+]?\d+)?)\s*(ba|ep|epochs?|e|tok|T|steps?|s|sp|iters?|b)\s*$")
@@ -72,6 +73,9 @@ def read_schedule(facts: JobFacts) -> None:
     for candidate in candidates:
         candidate.in_loop = any(_same_source(candidate, loop) for loop in loops)
     candidates.extend(loops)
+    if _is_reinforcement(facts):
+        # Steps of one iteration or update are counted there too: only clear names say how long it trains.
+        candidates = [each for each in candidates if each.kind is not IterationType.STEPS or each.name in _CLEAR_STEPS]
     chosen = _choose(candidates)
     if chosen is None:
         unlimited = _unlimited(facts)
@@ -88,6 +92,33 @@ def read_schedule(facts: JobFacts) -> None:
     value: Scalar = int(number) if number is not None and number == int(number) else chosen.value
     facts.put(FieldName.ITERATIONS, to_field(value, chosen.lits, chosen.confidence_frac, chosen.formula))
     facts.put(FieldName.ITERATION_TYPE, to_field(chosen.kind.value, chosen.lits, chosen.confidence_frac))
+
+
+_CLEAR_STEPS = frozenset(
+    {"total_steps", "max_steps", "total_iterations", "max_iterations", "max_iters", "train_iters", "total_iters"}
+)
+
+
+def _is_reinforcement(facts: JobFacts) -> bool:
+    model = facts.found.get(FieldName.MODEL)
+    family = family_of(str(model.value)) if model is not None else None
+    return family is not None and family.task == "reinforcement learning"
+
+
+def _has_environments(facts: JobFacts) -> bool:
+    libraries = {
+        "gym",
+        "gymnasium",
+        "stable_baselines3",
+        "dm_control",
+        "procgen",
+        "ale_py",
+        "envpool",
+        "brax",
+        "dm_env",
+        "pettingzoo",
+    }
+    return bool(libraries & set(facts.trace.imports))
 
 
 def _choose(candidates: list[Candidate]) -> Candidate | Missing | None:
@@ -152,7 +183,7 @@ def _from_settings(facts: JobFacts) -> list[Candidate]:
 def _candidate(kind: IterationType, picked: Pick) -> Candidate:
     level = picked.setting.level if picked.setting is not None else 1
     trust = picked.setting.trust if picked.setting is not None else Trust.ASSIGNMENT
-    if trust is Trust.ASSIGNMENT and level == 3:
+    if trust <= Trust.ASSIGNMENT and level == 3:
         level = 1
     name = picked.setting.name if picked.setting is not None else ""
     return Candidate(
@@ -179,9 +210,15 @@ def _plausible(kind: IterationType, picked: Pick, facts: JobFacts) -> bool:
         return False
     if kind is IterationType.EPOCHS and number > 1e6:
         return False
+    if (
+        kind is IterationType.ENV_STEPS
+        and "frames" in setting.name
+        and not (_is_reinforcement(facts) or _has_environments(facts))
+    ):
+        return False
     if setting.name == "epoch" and (setting.trust is not Trust.PARSED or setting.level < 2):
         return False
-    if setting.trust is Trust.ASSIGNMENT and (setting.name in _LOOSE_STEPS or number <= 1):
+    if setting.trust <= Trust.ASSIGNMENT and (setting.name in _LOOSE_STEPS or number <= 1):
         return False
     # A number of steps that is computed from the epochs says nothing new.
     computed = root_names(setting.initial) & set(EPOCHS)

@@ -16,6 +16,8 @@ from lucid_pipelines.advisor.metadata import SourceKind
 class Trust(IntEnum):
     """How surely a setting is one that the program uses."""
 
+    PARAMETER = 0
+    """What some function of the program got for a parameter."""
     ASSIGNMENT = 1
     """A variable of the program."""
     LOOSE = 2
@@ -140,6 +142,7 @@ def build_table(
         _add_containers(table, trace)
         _add_instances(table, trace)
         _add_assignments(table, trace, main_names or {})
+        _add_parameters(table, trace)
     for file, content in config_files:
         for path, value in scalars(content):
             table.add(path, value, value, Trust.LOOSE, f"file {file}")
@@ -148,6 +151,13 @@ def build_table(
         table.add(path, value, value, Trust.LOOSE, "command")
     table.launch_values = frozenset(str(word.value).rpartition("=")[2] for word in words)
     return table
+
+
+def _add_parameters(table: SettingsTable, trace: Trace) -> None:
+    for name, values in trace.parameters.items():
+        for value in values:
+            if isinstance(value.value, str | int | float):
+                table.add(name, value, value, Trust.PARAMETER, "parameter")
 
 
 def _add_containers(table: SettingsTable, trace: Trace) -> None:
@@ -178,10 +188,10 @@ def _add_instances(table: SettingsTable, trace: Trace) -> None:
 
 def _add_assignments(table: SettingsTable, trace: Trace, main_names: dict[str, Value]) -> None:
     for name, assigned in trace.assignments.items():
-        scopes: dict[object, list[Lit]] = {}
+        scopes: dict[tuple[object, str], list[Lit]] = {}
         for each in assigned:
-            scopes.setdefault(each.scope, []).append(each.value)
-        for scope, values in scopes.items():
+            scopes.setdefault((each.scope, each.owner), []).append(each.value)
+        for (scope, owner), values in scopes.items():
             # The last value that was written down is the setting; what the program makes of it comes after.
             written = [
                 value for value in values if value.origin is None or value.origin.kind is not SourceKind.COMPUTED
@@ -189,9 +199,11 @@ def _add_assignments(table: SettingsTable, trace: Trace, main_names: dict[str, V
             initial = written[-1] if written else values[0]
             final = main_names.get(name) if scope == id(main_names) else values[-1]
             if isinstance(initial.value, str | int | float):
-                table.add(name, initial, final if isinstance(final, Lit) else None, Trust.ASSIGNMENT, "variable")
+                path = f"{owner}.{name}" if owner not in ("", "self") else name
+                table.add(path, initial, final if isinstance(final, Lit) else None, Trust.ASSIGNMENT, "variable")
 
 
+_UPPER_KEY = re.compile(r"[A-Z][A-Z0-9_]*(\.[A-Z0-9_]+)+")
 _NEGATIVE_NUMBER = re.compile(r"^-\d|^-\.\d")
 
 
@@ -225,6 +237,10 @@ def loose_options(words: list[Lit]) -> Iterator[tuple[str, Lit]]:
                     ),
                 ),
             )
+            position += 1
+        elif not is_flag and _UPPER_KEY.fullmatch(text) and position < len(words):
+            # yacs: SOLVER.BASE_LR 0.0025
+            yield text, Lit(_literal(str(words[position].value)), Origin(kind, file, line, text))
             position += 1
         elif is_flag:
             yield name, Lit(True, Origin(kind, file, line, name))

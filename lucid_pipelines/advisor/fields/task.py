@@ -57,6 +57,8 @@ def _task(facts: JobFacts) -> FieldValue | Missing:
     family = _task_family(str(model.value)) if model is not None else None
     known = dataset_of(str(dataset.value)) if dataset is not None else None
     stage = _stage(facts)
+    if family is not None and family.name == "U-Net" and _speaks_of(facts, r"diffusion|ddpm|score[_\-]?sde|denoising"):
+        return _basis("image generation", facts, FieldName.MODEL, 0.85)
     if family is not None and family.task == "reinforcement learning":
         return _basis(family.task, facts, FieldName.MODEL, 0.9)
     if stage is not None:
@@ -95,6 +97,17 @@ def _task_family(text: str) -> Family | None:
         if known is not None and known.task is not None and known.task.startswith(("self-supervised", "contrastive")):
             return known
     return family_of(text)
+
+
+def _speaks_of(facts: JobFacts, pattern: str) -> bool:
+    """Whether the entry's path, the project's title or its walked modules' names contain a word."""
+    places = [
+        facts.entry.file if facts.entry is not None else "",
+        str(facts.project_title.value) if facts.project_title else "",
+    ]
+    if facts.machine is not None:
+        places.extend(module.file for module in facts.machine.modules.walked())
+    return any(re.search(pattern, place, re.IGNORECASE) for place in places)
 
 
 def _general(kind: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,8 @@ FAMILIES: tuple[Family, ...] = (
     _family("data2vec", r"data2vec", "transformer", "self-supervised speech"),
     _family("Zipformer", r"zipformer", "transformer", _ASR),
     _family("Conformer", r"conformer", "transformer", _ASR),
+    _family("ECAPA-TDNN", r"ecapa(?:[_\-]?tdnn)?|x[_\-]?vectors?", "cnn", "speaker verification"),
+    _family("TDNN", r"tdnn", "cnn", _ASR),
     _family("CRDNN", r"crdnn", "rnn", _ASR),
     _family("DeepSpeech", r"deep[_\-]?speech\d?", "rnn", _ASR),
     _family("Tacotron 2", r"tacotron[_\-]?2?", "rnn", _TTS),
@@ -65,7 +68,9 @@ FAMILIES: tuple[Family, ...] = (
     _family("CycleGAN", r"cycle[_\-]?gan", "gan", "image translation"),
     _family("pix2pix", r"pix2pix(?:hd)?", "gan", "image translation"),
     _family("DCGAN", r"dcgan|wgan(?:[_\-]gp)?|lsgan|sngan|acgan|infogan", "gan", _GEN),
-    _family("SRGAN", r"(?:real[_\-]?)?e?sr[_\-]?gan|srresnet|edsr|swinir|rcan", "cnn", "super-resolution"),
+    _family("SRGAN",
+        r"(?:real[_\-]?)?e?sr[_\-]?gan|srresnet|edsr|swinir|rcan|edvr|basicvsr|rrdb(?:net)?|duf",
+        "cnn", "super-resolution"),
     _family("Stable Diffusion",
         r"stable[_\-]?diffusion(?:[_\-]?(?:xl|v?\d(?:[._\-]\d)?))?|sdxl|sd[_\-]?(?:v?1[._\-]?[45]|v?2[._\-]?1|3)",
         "diffusion", _GEN),
@@ -86,6 +91,9 @@ FAMILIES: tuple[Family, ...] = (
     _family("SimCLR", r"simclr", "cnn", _SSL),
     _family("BYOL", r"byol|simsiam|swav|barlow[_\-]?twins|vicreg", "cnn", _SSL),
     _family("BEiT", r"beit(?:v2|3)?|ibot|simmim", "transformer", _SSL),
+    _family("PatchTST",
+        r"patchtst|informer|autoformer|fedformer|timesnet|itransformer|dlinear|nbeats|deepar",
+        "transformer", "time series"),
     _family("SegFormer", r"segformer", "transformer", _SEG),
     _family("DeepLab", r"deep[_\-]?lab[_\-]?v?\d?\+?(?:plus)?", "cnn", _SEG),
     _family("PSPNet", r"pspnet|fcn[_\-]?(?:r\d+|resnet\d*|8s|32s|hr\d+)?|upernet|hrnet|bisenet(?:v2)?|ocrnet", "cnn",
@@ -155,7 +163,7 @@ FAMILIES: tuple[Family, ...] = (
     _family("BERT", r"(?:bio|sci|fin|modern|camem|tiny|mobile|m)?bert", "transformer", "masked language modelling"),
     _family("DLRM", r"dlrm", "recommender", _CTR),
     _family("DeepFM",
-        r"x?deep[_\-]?fm|wide[_\-]?(?:and|n|&)?[_\-]?deep|dcn(?:[_\-]?v2)?|din|dien|autoint|afm|nfm|pnn|fibinet",
+        r"x?deep[_\-]?fm|wide[_\-]?(?:and|n|&)?[_\-]?deep|dcn(?:[_\-]?v2)?|dien|autoint|afm|nfm|pnn|fibinet",
         "recommender", _CTR),
     _family("NeuMF",
         r"neu[_\-]?mf|ncf|bpr(?:mf)?|sasrec|bert4rec|gru4rec|light[_\-]?gcn|ngcf|"
@@ -165,14 +173,16 @@ FAMILIES: tuple[Family, ...] = (
         "transformer", "protein structure"),
     _family("Graphormer", r"graphormer", "transformer", _GRAPH),
     _family("GCN",
-        r"gcn|graph[_\-]?sage|gatv?2?|gin|appnp|sgc|rgcn|schnet|dimenet(?:\+\+)?|egnn|"
-        r"mpnn|nequip|gemnet|painn|hgt|han", "gnn", _GRAPH),
+        r"gcn|graph[_\-]?sage|gatv?2?|appnp|sgc|rgcn|schnet|dimenet(?:\+\+)?|egnn|"
+        r"mpnn|nequip|gemnet|painn|hgt", "gnn", _GRAPH),
     _family("PPO", r"ppo(?:[_\-]?\w+)?", "policy", _RL),
     _family("DQN", r"(?:d?d|c51|rainbow[_\-]?|qr[_\-]?)?dqn|rainbow|c51", "policy", _RL),
     _family("SAC", r"sac", "policy", _RL),
     _family("TD3",
         r"td3|ddpg|trpo|a2c|a3c|acer|impala|ars|tqc|dreamer(?:v\d)?|mu[_\-]?zero|"
         r"alpha[_\-]?zero|cql|iql|decision[_\-]?transformer|qmix|mappo|maddpg", "policy", _RL),
+    _family("CNN", r"cnn", "cnn", None),
+    _family("MLP", r"mlp", "mlp", None),
     _family("Transformer", r"transformer", "transformer", None),
     _family("LSTM", r"(?:bi[_\-]?|conv)?lstm", "rnn", None),
     _family("GRU", r"(?:bi)?gru", "rnn", None),
@@ -183,16 +193,28 @@ FAMILIES: tuple[Family, ...] = (
 
 def family_of(text: str) -> Family | None:
     """The family whose name stands in a text; the longest match wins, then the order of the table."""
+    found = _family_match(text)
+    return None if found is None else found[0]
+
+
+def family_word(text: str) -> str:
+    """The family's name as the text writes it; the text itself when it names none."""
+    found = _family_match(text)
+    return text if found is None else found[1]
+
+
+@lru_cache(maxsize=4_096)
+def _family_match(text: str) -> tuple[Family, str] | None:
     best: tuple[int, int] | None = None
-    found: Family | None = None
-    plain = _split_words(text)
+    found: tuple[Family, str] | None = None
+    plain = _split_words(text[:400])
     for position, family in enumerate(FAMILIES):
         match = family.pattern.search(plain)
         if match is None:
             continue
         key = (len(match.group(0)), -position)
         if best is None or key > best:
-            best, found = key, family
+            best, found = key, (family, match.group(0))
     return found
 
 
@@ -222,6 +244,9 @@ DATASETS: tuple[Dataset, ...] = (
     _dataset("ImageNet-1k", r"imagenet(?:[_\-]?1k)?(?:2012)?|ilsvrc(?:[_\-]?2012)?|imnet", _CLS),
     _dataset("CIFAR-100", r"cifar[_\-]?100", _CLS),
     _dataset("CIFAR-10", r"cifar[_\-]?10", _CLS),
+    _dataset("CIFAR", r"cifar", _CLS),
+    _dataset("LRA ListOps", r"list[_\-]?ops", "sequence classification"),
+    _dataset("REDS", r"reds|vimeo[_\-]?90k", "super-resolution"),
     _dataset("Fashion-MNIST", r"fashion[_\-]?mnist", _CLS),
     _dataset("MNIST", r"(?:e|k|q)?mnist", _CLS),
     _dataset("SVHN", r"svhn", _CLS),
@@ -299,7 +324,7 @@ DATASETS: tuple[Dataset, ...] = (
     _dataset("GLUE RTE", r"rte", _TEXT),
     _dataset("GLUE STS-B", r"sts[_\-]?b", _TEXT),
     _dataset("GLUE", r"super[_\-]?glue|glue", _TEXT),
-    _dataset("SNLI", r"snli", _TEXT),
+    _dataset("SNLI", r"snli|all[_\-]?nli", _TEXT),
     _dataset("IMDB", r"imdb", _TEXT),
     _dataset("AG News", r"ag[_\-]?news", _TEXT),
     _dataset("Yelp", r"yelp\w*", _TEXT),
@@ -314,7 +339,7 @@ DATASETS: tuple[Dataset, ...] = (
     _dataset("WMT14", r"wmt[_\-]?(?:20)?14(?:[_\-]?(?:ende|enfr|en[_\-]?de|en[_\-]?fr))?", _MT),
     _dataset("WMT", r"wmt[_\-]?(?:t2t|\d\d)?(?:[_\-]?[a-z]{2}[_\-]?[a-z]{2})?", _MT),
     _dataset("IWSLT14", r"iwslt[_\-]?(?:20)?\d{0,2}(?:[_.\-]?(?:tokenized)?[_.\-]?de[_\-]?en)?", _MT),
-    _dataset("Multi30k", r"multi30k", _MT),
+    _dataset("Multi30k", r"multi[_\-]?30k|m30k", _MT),
     _dataset("LibriSpeech", r"(?:mini[_\-]?)?libri[_\-]?speech(?:[_\-]?\d+h?)?", _ASR),
     _dataset("LibriTTS", r"libri[_\-]?tts", _TTS),
     _dataset("LJSpeech", r"lj[_\-]?speech(?:[_\-]?1[._]1)?|ljs", _TTS),
@@ -354,11 +379,12 @@ DATASETS: tuple[Dataset, ...] = (
 )  # fmt: skip
 
 
+@lru_cache(maxsize=4_096)
 def dataset_of(text: str) -> Dataset | None:
     """The dataset whose name stands in a text; the longest match wins, then the order of the table."""
     best: tuple[int, int] | None = None
     found: Dataset | None = None
-    plain = _split_words(text)
+    plain = _split_words(text[:400])
     for position, dataset in enumerate(DATASETS):
         match = dataset.pattern.search(plain)
         if match is None:
@@ -402,4 +428,6 @@ def last_part(path: str) -> str:
     while parts and (is_generic(parts[-1].partition(".")[0]) or is_placeholder(parts[-1])) and len(parts) > 1:
         parts = parts[:-1]
     last = parts[-1] if parts else path
-    return re.sub(r"\.(json|jsonl|csv|tsv|txt|ya?ml|py|zip|tar|gz|pt|pth|bin|parquet|md|npz|h5|hdf5)$", "", last)
+    return re.sub(
+        r"\.(json|jsonl|csv|tsv|txt|ya?ml|py|zip|tar|gz|pt|pth|bin|parquet|md|npz|h5|hdf5|gin|toml|cfg)$", "", last
+    )

@@ -47,8 +47,14 @@ def find_entry(tree: SourceTree, launch: Launch, hint: str | None = None) -> Ent
     return None
 
 
-def find_script(tree: SourceTree, path: str, words: list[str], cwd: str, hint: str | None) -> Entry | None:
-    """A script by the path on the launch line: as it is, else the file below it that fits best."""
+def find_script(
+    tree: SourceTree, path: str, words: list[str], cwd: str, hint: str | None, near_folder: str | None = None
+) -> Entry | None:
+    """A script by the path on the launch line: as it is, else the file below it that fits best.
+
+    Args:
+        near_folder: folder of the shell script that starts it; its ancestors are tried first.
+    """
     direct = tree.relative(path, cwd)
     if direct is not None and tree.is_file(direct):
         return Entry(direct, cwd)
@@ -68,12 +74,26 @@ def find_script(tree: SourceTree, path: str, words: list[str], cwd: str, hint: s
         return None
     if len(candidates) == 1:
         return Entry(candidates[0], _base(candidates[0], suffix), certain=False)
+    near = _nearest(candidates, suffix, near_folder)
+    if near is not None:
+        return Entry(near, _base(near, suffix), certain=False)
     scored = sorted(((_fit(tree, file, suffix, words), -file.count("/"), file) for file in candidates), reverse=True)
     best = scored[0]
     if best[0] == scored[1][0] and (best[0] <= 0 or best[1] == scored[1][1]):
         # Nothing on the launch line tells them apart: naming one of them would be a guess.
         return None
     return Entry(best[2], _base(best[2], suffix), certain=False)
+
+
+def _nearest(candidates: list[str], suffix: str, folder: str | None) -> str | None:
+    """The candidate that is reached from the nearest ancestor of a folder."""
+    current = folder
+    while current:
+        wanted = f"{current}/{suffix}"
+        if wanted in candidates:
+            return wanted
+        current = posixpath.dirname(current)
+    return None
 
 
 def _suffix(path: str) -> str:
@@ -104,7 +124,10 @@ def _fit(tree: SourceTree, file: str, suffix: str, words: list[str]) -> int:
 
 def _by_path(tree: SourceTree, launch: Launch, path: str, hint: str | None) -> Entry | None:
     words = [str(word.value) for word in launch.args]
-    found = find_script(tree, path, words, launch.cwd, hint)
+    word = launch.target_word
+    script = word.origin.file if word is not None and word.origin is not None else ""
+    near = posixpath.dirname(script) if script and not script.startswith("<") else None
+    found = find_script(tree, path, words, launch.cwd, hint, near)
     if found is None and launch.kind == "file" and not path.endswith(".py"):
         # ``python folder`` runs its __main__.py.
         inner = tree.relative(posixpath.join(path, "__main__.py"), launch.cwd)

@@ -92,6 +92,8 @@ def _add_argument(
     action, custom = _action_name(kwargs.get("action"))
     nargs = kwargs.get("nargs")
     nargs_value = nargs.value if isinstance(nargs, Lit) and isinstance(nargs.value, str | int) else None
+    if isinstance(nargs, Sym) and nargs.path.endswith("REMAINDER"):
+        nargs_value = "..."
     optional = flags[0].startswith("-")
     dest = text_of(kwargs.get("dest"))
     if dest is None:
@@ -102,13 +104,16 @@ def _add_argument(
         default = {"store_true": FALSE, "store_false": TRUE}.get(action, NONE)
         if action in ("store_true", "store_false"):
             default = _declared(default, dest, site)
+    declared = as_default(default, dest)
+    if isinstance(declared, Lit) and declared.value is not None:
+        machine.trace.declared.setdefault(dest, declared)
     option = Option(
         flags,
         dest,
         action,
         nargs_value,
         kwargs.get("const"),
-        as_default(default, dest),
+        declared,
         kwargs.get("type"),
         site,
         custom,
@@ -262,6 +267,9 @@ def parse_words(
         if text == "--":
             loose.extend(words[at:])
             break
+        if loose and _is_remainder(state, len(loose)):
+            loose.extend(words[at - 1 :])
+            break
         if not is_option(text):
             if state.subparsers and text in state.subparsers and not state.positionals:
                 if state.subparser_dest:
@@ -282,6 +290,13 @@ def parse_words(
     rest.extend(_take_positionals(machine, state, loose, namespace, given, site))
     _fill_defaults(machine, state, namespace, given, site)
     return namespace, rest
+
+
+def _is_remainder(state: ParserState, taken: int) -> bool:
+    """Whether the positional that takes the next word takes all that follow."""
+    before = sum(1 for option in state.positionals if option.nargs is None)
+    last = state.positionals[-1] if state.positionals else None
+    return last is not None and last.nargs == "..." and taken > before
 
 
 def _find(state: ParserState, text: str) -> tuple[Option | None, str | None]:
@@ -360,6 +375,8 @@ def _take_option(
         taken.append(Lit(attached, word.origin))
     else:
         limit = _most_values(option.nargs)
+        if option.nargs == "...":
+            taken, at = list(words[at:]), len(words)
         while at < len(words) and len(taken) < limit and (not is_option(str(words[at].value)) or option.nargs is None):
             if str(words[at].value).startswith("--") and len(str(words[at].value)) > 2:
                 break

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from lucid_pipelines.advisor.configs.load import ConfigTextError, load_config
+from lucid_pipelines.advisor.evaluator.calls import NOT_MODELLED
 from lucid_pipelines.advisor.evaluator.iterate import items_of
 from lucid_pipelines.advisor.evaluator.values import (
     FALSE,
@@ -634,6 +635,15 @@ def define_config_file(machine: Machine, args: list[Value], kwargs: dict[str, Va
     return FlagHolder(name)
 
 
+def run_function(machine: Machine, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
+    """``run_cli(main)`` of libraries that are not modelled: the parameters of ``main`` are the options."""
+    if args and isinstance(args[0], Func):
+        return call_with_options(machine, args[0], words_of(machine), site, "function")
+    if args and isinstance(args[0], Cls):
+        return structured("dataclass")(machine, args, kwargs, site)
+    return NOT_MODELLED
+
+
 def run_main(machine: Machine, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
     """``app.run(main)``: call it with the program's words."""
     main = args[0] if args else kwargs.get("main")
@@ -656,6 +666,8 @@ def register(library: Library) -> None:
         "chz.nested_entrypoint", "jsonargparse.CLI", "jsonargparse.auto_cli", "datargs.parse", "dcargs.cli",
         "argbind.parse_args", "clize.run", "defopt.run", "plac.call", "argh.dispatch_command"):  # fmt: skip
         calls[name] = structured("dataclass")
+    for name in ("run_cli", "cli", "auto_cli", "cli_main", "run_main"):
+        endings[name] = run_function
     for name in ("pyrallis.wrap", "draccus.wrap"):
         calls[name] = wrapped_main
     for ending, kind in (("integer", "integer"), ("float", "float"), ("string", "string"), ("bool", "bool"),

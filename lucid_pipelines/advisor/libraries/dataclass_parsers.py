@@ -182,3 +182,4 @@ def register(library: Library) -> None:
     library.endings["H4ArgumentParser"] = hf_parser
     for name in SETTINGS_CLASSES:
         library.endings[name] = training_arguments(name)
+        library.instance_defaults[name] = add_training_defaults

@@ -439,6 +439,7 @@ def register(library: Library) -> None:
         calls[name] = open_
     for name in ("pathlib.Path", "pathlib.PurePath", "pathlib.PosixPath", "etils.epath.Path"):
         calls[name] = make_path
+    library.endings["open"] = open_
     calls["pathlib.Path.cwd"] = lambda machine, args, kwargs, site: PathModel(machine.cwd or ".")
     calls["os.path.join"] = join
     for name, function in (("basename", posixpath.basename), ("dirname", posixpath.dirname), ("splitext",

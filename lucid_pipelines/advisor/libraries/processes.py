@@ -175,9 +175,28 @@ def run_command(machine: Machine, args: list[Value], kwargs: dict[str, Value], s
             words.append(
                 Lit(shown if shown is not None else "<unknown>", item.origin if isinstance(item, Lit) else None)
             )
+    if not words and given is not None:
+        words = _literal_parts(given)
     if words and len(machine.trace.launches) < 20:
         machine.trace.launches.append((words, site))
     return unknown("subprocess")
+
+
+def _literal_parts(value: Value) -> list[Lit]:
+    """Words that are written inside a command whose other parts are unknown."""
+    found: list[Lit] = []
+    todo = [value]
+    for _ in range(60):
+        if not todo:
+            break
+        current = todo.pop(0)
+        if isinstance(current, Lit) and isinstance(current.value, str):
+            found.extend(Lit(word, current.origin) for word in current.value.split()[:12])
+        elif isinstance(current, Sym):
+            todo.extend(current.args)
+        elif isinstance(current, Seq):
+            todo.extend(current.items[:20])
+    return found[:12]
 
 
 def true(machine: Machine, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:

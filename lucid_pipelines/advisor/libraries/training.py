@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lucid_pipelines.advisor.evaluator.calls import NOT_MODELLED
-from lucid_pipelines.advisor.evaluator.trace import CallEvent
 from lucid_pipelines.advisor.evaluator.values import (
     NONE,
     Cls,
@@ -147,18 +146,26 @@ def lightning_cli(machine: Machine, args: list[Value], kwargs: dict[str, Value],
     return Map({"trainer": LightningTrainer(trainer)}, attributes=True, open=True)
 
 
-def call_arguments(machine: Machine, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
-    """Functions that run what they are given, e.g. ``xmp.spawn``-like helpers of unknown libraries."""
-    for arg in args:
-        if isinstance(arg, Func) and not arg.node.args.args:
-            machine.call(arg, [], {}, site)
-    return NOT_MODELLED
+def first_argument(machine: Machine, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
+    """Wrappers of networks: what is asked of them is asked of the network."""
+    return args[0] if args else kwargs.get("module", kwargs.get("model", NOT_MODELLED))
 
 
-def note_keras_model(machine: Machine, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
-    """``model.compile`` and ``model.fit`` are read from the noted calls."""
-    machine.trace.call(CallEvent("keras", args, kwargs, site))
-    return NOT_MODELLED
+def prepare(machine: Machine, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
+    """``accelerator.prepare(model, optimizer, loader)`` gives back what it got."""
+    if not args:
+        return NOT_MODELLED
+    return args[0] if len(args) == 1 else Seq(list(args), "tuple")
+
+
+def deepspeed_initialize(machine: Machine, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
+    """``deepspeed.initialize(model=…, config=…)``: the configuration decides optimiser and batch."""
+    config = kwargs.get("config") or kwargs.get("config_params")
+    if isinstance(config, Map):
+        machine.note_settings("deepspeed", config, site)
+    model = kwargs.get("model", args[1] if len(args) > 1 else Sym("model"))
+    rest = [Sym(f"deepspeed.initialize()[{number}]") for number in range(1, 4)]
+    return Seq([model, *rest], "tuple")
 
 
 def register(library: Library) -> None:
@@ -169,4 +176,10 @@ def register(library: Library) -> None:
         library.calls[f"{prefix}.trainer.Trainer"] = lightning_trainer
     library.calls["Trainer.from_argparse_args"] = lightning_trainer
     library.endings["LightningCLI"] = lightning_cli
+    for name in ("DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "DDP", "FSDP", "fully_shard"):
+        library.endings[name] = first_argument
+    library.calls["torch.compile"] = library.calls["torch.jit.script"] = first_argument
+    library.calls["torch.nn.SyncBatchNorm.convert_sync_batchnorm"] = first_argument
+    library.endings["prepare"] = prepare
+    library.calls["deepspeed.initialize"] = deepspeed_initialize
     library.endings["save_hyperparameters"] = hyperparameters
