@@ -84,7 +84,8 @@ ACCUMULATION = (
 )  # fmt: skip
 SEQUENCE_LENGTH = (
     "seq_len", "block_size", "seq_length", "max_seq_length", "max_seq_len", "sequence_length", "context_length",
-    "max_context_length", "cutoff_len", "max_sequence_length", "model_max_length", "n_ctx", "sequence_len", "max_length", "context_size",
+    "max_context_length", "cutoff_len", "max_sequence_length", "model_max_length", "n_ctx",
+    "sequence_len", "max_length", "context_size",
     "l_max", "ctx_len", "tokens_per_sample", "train_seq_len", "max_position_embeddings", "seqlen", "bptt", "ctx",
 )  # fmt: skip
 MODEL_WIDTH = ("d_model", "n_embd", "hidden_size", "embed_dim", "n_embed", "emb_dim", "model_dim",
