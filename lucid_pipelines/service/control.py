@@ -232,8 +232,8 @@ def _check_port(settings: Settings) -> None:
     if _is_free(host, port):
         return
     suggestion = next((other for other in range(port + 1, port + 50) if _is_free(host, other)), None)
-    hint = f"; try --port {suggestion}" if suggestion else ""
-    raise InputError(f"the port is taken by {_user_of(port)}{hint}: {port}")
+    hint = f"; free it, or take another: LUCID__DAGSTER__PORT={suggestion} make up, or lucid up --port {suggestion}"
+    raise InputError(f"the port {port} is taken by {_user_of(port)}{hint if suggestion else '; free it'}")
 
 
 def _is_free(host: str, port: int) -> bool:

@@ -82,7 +82,7 @@ def test_a_busy_port_is_named_with_a_free_one(tmp_path: Path) -> None:
         chosen = service_settings(tmp_path / "home")
         with (
             socket.create_server(("127.0.0.1", chosen.dagster.port)),
-            pytest.raises(InputError, match=r"taken by .*; try --port \d+"),
+            pytest.raises(InputError, match=r"taken by .*LUCID__DAGSTER__PORT=\d+ make up, or lucid up --port \d+"),
         ):
             bring_up(chosen)
         assert processes_of(chosen.home) == []
