@@ -91,13 +91,13 @@ def _state(settings: Settings) -> list[Finding]:
     system = open_system(settings)
     store = system.store
     try:
-        counts = {state.value: count for state, count in store.jobs.counts().items() if count}
+        counts = ", ".join(f"{count} {state.value}" for state, count in store.jobs.counts().items() if count)
         found = [Finding("state database", Level.OK, f"{store.url}: {counts or 'no job yet'}")]
         pending, oldest = store.exits.pending()
         lag_s = (system.clock.now() - oldest).total_seconds() if oldest else 0.0
         late = lag_s > _LAG_ALARM_S
         advice = "see exit_sensor and failure_handling_job in the UI" if late else None
-        text = f"{pending} abnormal exits wait, the oldest for {lag_s:.0f} s"
+        text = f"{pending} abnormal exits wait, the oldest for {lag_s:.0f} s" if pending else "no abnormal exit waits"
         found.append(Finding("exit outbox", Level.PROBLEM if late else Level.OK, text, advice))
         for name, count in store.counters.all().items():
             found.append(Finding("counter", Level.NOTE, f"{name}: {count}"))
@@ -122,7 +122,7 @@ def _cluster(settings: Settings) -> list[Finding]:
     kind = f"virtual: {why}" if virtual else "real, through NVML"
     found = [
         Finding("cluster", Level.OK, f"{settings.cluster.kind}: {len(inventory.nodes)} nodes, {gpus} GPUs ({kind})"),
-        Finding("nvml", Level.OK if has_nvml_library() else Level.NOTE, "found" if has_nvml_library() else "not found"),
+        _nvml(),
     ]
     off = [name for name, is_able in asdict(able).items() if not is_able]
     if off:
@@ -133,6 +133,12 @@ def _cluster(settings: Settings) -> list[Finding]:
         if node.condition is not NodeCondition.READY
     ]
     return found
+
+
+def _nvml() -> Finding:
+    if has_nvml_library():
+        return Finding("nvml", Level.OK, "found")
+    return Finding("nvml", Level.NOTE, "not found: real GPUs cannot be seen; virtual ones need no NVML")
 
 
 def _service(settings: Settings) -> list[Finding]:

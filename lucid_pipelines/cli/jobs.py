@@ -14,6 +14,7 @@ from lucid_pipelines.cli.output import (
     facts_table,
     job_json,
     job_table,
+    job_times_s,
     one_line,
     print_json,
     seconds,
@@ -97,8 +98,14 @@ def explain(
         return
     console.print(one_line(found.summary), style="bold")
     console.print()
-    console.print(facts_table({**_estimate_facts(found.job.estimate), **_waiting_facts(found.waiting, found.as_of)}))
-    console.print()
+    facts = {
+        **_estimate_facts(found.job.estimate),
+        **_running_facts(found),
+        **_waiting_facts(found.waiting, found.as_of),
+    }
+    if facts:
+        console.print(facts_table(facts))
+        console.print()
     console.print(_event_table(found.events))
 
 
@@ -171,17 +178,38 @@ def _estimate_facts(estimate: Estimate | None) -> dict[str, object]:
     return {"estimate": text, "rests on": ", ".join(estimate.evidence_job_ids) or None}
 
 
+def _running_facts(found: Explanation) -> dict[str, object]:
+    """Where an active job runs and how long it may still take; nothing for other jobs."""
+    job = found.job
+    if not job.state.is_active or not found.attempts:
+        return {}
+    _, run_s = job_times_s(job, found.as_of)
+    estimate_s = job.estimate.duration_s if job.estimate else None
+    left = None
+    if run_s is not None and estimate_s is not None:
+        left = seconds(estimate_s - run_s) if run_s < estimate_s else "unknown: it has run longer than estimated"
+    return {"on": str(found.attempts[-1].placement), "ran": seconds(run_s), "ends in about": left}
+
+
+def _start_text(waiting: Waiting, as_of: datetime) -> str:
+    start = waiting.predicted_start_at
+    if start is None:
+        return "unknown: an estimate is missing"
+    if start <= as_of and waiting.gpus_free < waiting.gpus_needed:
+        return "unknown: what it waits for has run longer than estimated"
+    return seconds(max(0.0, (start - as_of).total_seconds()))
+
+
 def _waiting_facts(waiting: Waiting | None, as_of: datetime) -> dict[str, object]:
     if waiting is None:
         return {}
-    start = waiting.predicted_start_at
     facts: dict[str, object] = {
         "position": waiting.position,
         "waits for": waiting.cause,
         "needs GPUs": waiting.gpus_needed,
         "free GPUs": waiting.gpus_free,
         "behind": waiting.blocked_by,
-        "starts in about": seconds((start - as_of).total_seconds()) if start else "unknown: an estimate is missing",
+        "starts in about": _start_text(waiting, as_of),
     }
     for reason in waiting.reasons:
         facts[f"rule {reason['rule']}"] = ", ".join(f"{key}={value}" for key, value in reason.items() if key != "rule")

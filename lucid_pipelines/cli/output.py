@@ -17,8 +17,12 @@ from lucid_pipelines.domain.job import Job
 from lucid_pipelines.domain.states import JobState
 
 # A pipe has no width of its own: 80 columns would cut ids that scripts look for.
-console = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 180)
-errors = Console(stderr=True)
+_PIPE_WIDTH = 180
+_NARROW_BELOW = 110
+"""Columns below which the table of jobs leaves out who submitted and why it ended."""
+
+console = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH)
+errors = Console(stderr=True, width=None if sys.stderr.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH)
 
 STATE_STYLES: dict[JobState, str] = {
     JobState.COMPLETED: "green",
@@ -81,29 +85,40 @@ def job_json(job: Job, now: datetime | None = None) -> dict[str, Any]:
     }
 
 
-def job_table(jobs: Sequence[Job], now: datetime, title: str | None = None) -> Table:
-    """Jobs for people, one a line."""
-    table = Table(title=title, box=None, pad_edge=False, header_style="bold")
+def job_table(jobs: Sequence[Job], now: datetime, title: str | None = None, width: int | None = None) -> Table:
+    """Jobs for people, one a line; on a narrow terminal the facts that tell jobs apart come first.
+
+    Args:
+        width: columns of the terminal; by default those of ``console``.
+    """
+    narrow = (console.width if width is None else width) < _NARROW_BELOW
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    table.collapse_padding = narrow
     table.add_column("JOB", no_wrap=True, min_width=15)
-    for name in ("NAME", "USER", "VC"):
-        table.add_column(name, no_wrap=True, overflow="ellipsis", max_width=28)
+    for name in ("NAME", "VC") if narrow else ("NAME", "USER", "VC"):
+        table.add_column(name, no_wrap=True, overflow="ellipsis", max_width=18 if narrow else 28)
     for name in ("GPUS", "QUEUE", "RUN"):
         table.add_column(name, justify="right", no_wrap=True, min_width=5 if name != "GPUS" else 4)
-    table.add_column("STATE", no_wrap=True, min_width=9)
-    table.add_column("OUTCOME", overflow="ellipsis", no_wrap=True, max_width=44)
+    table.add_column("STATE", no_wrap=True, min_width=9, overflow="ellipsis")
+    if not narrow:
+        table.add_column("OUTCOME", overflow="ellipsis", no_wrap=True, max_width=44)
     for job in jobs:
         queue_s, run_s = job_times_s(job, now)
-        table.add_row(
-            job.job_id,
+        told = job.outcome if narrow and job.state is JobState.FAILED else None
+        cells = [
+            Text(job.job_id),
             one_line(job.spec.name),
             one_line(job.spec.user),
             one_line(job.spec.vc),
-            str(job.spec.gpus),
-            seconds(queue_s),
-            seconds(run_s),
-            Text(job.state.value, style=STATE_STYLES.get(job.state, "")),
+            Text(str(job.spec.gpus)),
+            Text(seconds(queue_s)),
+            Text(seconds(run_s)),
+            Text((told or job.state).value, style=STATE_STYLES.get(job.state, "")),
             one_line(_outcome(job)),
-        )
+        ]
+        if narrow:
+            del cells[8], cells[2]
+        table.add_row(*cells)
     return table
 
 

@@ -15,6 +15,8 @@ from lucid_pipelines.client import Client, Submitted
 from lucid_pipelines.control.requests import JobRequest, parse_request, read_job_file
 from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.domain.states import JobState
+from lucid_pipelines.service.dagster_home import run_files
+from lucid_pipelines.service.status import is_running
 from lucid_pipelines.snapshots import SealProgress
 
 _NOT_COMPLETED_EXIT = 10
@@ -66,6 +68,10 @@ def submit(
         submitted = _seal_and_submit(client, requests, quiet=as_json)
         if not as_json:
             _tell(submitted)
+        if not is_running(run_files(client.settings)):
+            errors.print(
+                "[yellow]note[/yellow] the service of this home folder is not running: jobs wait for `lucid up`"
+            )
         status = _wait(client, submitted, timeout_s, quiet=as_json) if wait else 0
         if as_json:
             jobs = client.jobs(ids=[item.job.job_id for item in submitted], limit=None) if wait else []

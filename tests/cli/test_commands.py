@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
+from rich.table import Table
 from typer.testing import CliRunner
 
 from lucid_pipelines.cli.main import app
+from lucid_pipelines.cli.output import job_table, job_times_s
 from lucid_pipelines.client import Client
 from lucid_pipelines.domain.errors import InputError, LucidError, NotFoundError
+from lucid_pipelines.domain.job import Job
 from tests.support_control.worlds import all_ended, drive
 
 runner = CliRunner()
@@ -52,6 +57,18 @@ def refused(*arguments: str) -> LucidError:
 def finish(*ids: str) -> None:
     with Client() as client:
         drive(client, all_ended, ids)
+
+
+def drawn(table: Table, width: int) -> str:
+    """What a terminal of this width shows."""
+    console = Console(width=width)
+    with console.capture() as capture:
+        console.print(table)
+    return capture.get()
+
+
+def ran_s(job: Job) -> float | None:
+    return job_times_s(job, datetime.now(UTC))[1]
 
 
 def test_submit_prints_the_job_id_and_jobs_lists_the_contracted_fields() -> None:
@@ -168,6 +185,43 @@ def test_text_from_users_cannot_break_the_table() -> None:
     submit("--name", "evil\x1b[31m[bold]name\n", "--", "true")
     shown = runner.invoke(app, ["jobs"]).stdout
     assert "\x1b[31m" not in shown and "[bold]" in shown and len(shown.strip().splitlines()) == 2
+
+
+def test_a_narrow_terminal_shows_names_vcs_and_how_a_job_failed_whole() -> None:
+    row = submit("--name", "sweep-h16-lr0.003", "--vc", "vision", "--user", "somebody", "--", "false")
+    finish(row["job_id"])
+    with Client() as client:
+        jobs, now = client.jobs(), client.system.clock.now()
+    narrow, wide = (drawn(job_table(jobs, now, width=width), width) for width in (80, 160))
+    for whole in (row["job_id"], "sweep-h16-lr0.003", "vision", "failed_unknown"):
+        assert whole in narrow, narrow
+    assert "…" not in narrow and "somebody" not in narrow
+    assert "somebody" in wide and "OUTCOME" in wide
+
+
+def test_submit_says_that_no_service_runs_and_still_prints_clean_json() -> None:
+    result = runner.invoke(app, ["submit", "--json", "--", "true"], catch_exceptions=False)
+    assert json.loads(result.stdout)["state"] == "submitted"
+    assert "lucid up" in result.stderr and "not running" in result.stderr
+
+
+def test_explain_tells_where_a_job_runs_and_when_estimates_are_outrun() -> None:
+    first = submit("--gpus", "4", "--vc", "vision", "--name", "short", "--", "true")
+    finish(first["job_id"])
+    script = "import time; time.sleep(60)"
+    long = submit("--gpus", "4", "--vc", "vision", "--name", "long", "--", sys.executable, "-c", script)
+    with Client() as client:
+        drive(client, lambda jobs: jobs[0].started_at is not None, [long["job_id"]])
+        next_one = submit("--gpus", "4", "--vc", "vision", "--name", "next", "--", "true")
+        drive(client, lambda jobs: jobs[0].state.value == "queued", [next_one["job_id"]])
+        estimate = client.job("long").estimate
+        assert estimate is not None and estimate.duration_s is not None
+        drive(client, lambda jobs: (ran_s(jobs[0]) or 0.0) > (estimate.duration_s or 0.0), [long["job_id"]])
+    running = runner.invoke(app, ["explain", "long"]).stdout
+    assert "node-1[0,1,2,3]" in running and "it has run longer than estimated" in running
+    assert "what it waits for has run longer than estimated" in runner.invoke(app, ["explain", "next"]).stdout
+    runner.invoke(app, ["cancel", "long"])
+    finish(long["job_id"], next_one["job_id"])
 
 
 def test_doctor_knows_that_the_service_is_not_running() -> None:
