@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from statistics import median
 
 from lucid_pipelines.tracker.counters import Counter, Tick, behaviour
 from lucid_pipelines.tracker.groups import Column, Group, Series, gather_series
@@ -20,7 +21,9 @@ COARSE_SHARE = 0.07
 """A printed value whose rounding exceeds this share is only used when nothing finer exists."""
 USELESS_SHARE = 0.3
 LONGEST_UNITLESS_S = 300.0
-_ENOUGH_INTERVALS = 5
+_ENOUGH_INTERVALS = 6
+_STEADY_CLOCK = 3
+MAX_CLOCK_SPREAD = 0.4
 
 
 class PaceSource(StrEnum):
@@ -82,8 +85,12 @@ def find_pace(counter: Counter, groups: Sequence[Group], span_s: Callable[[], fl
             continue
         if share > COARSE_SHARE:
             coarse = coarse or pace
-        elif best is None or _trust(pace, series.beside) > best_trust:
-            best, best_trust = pace, _trust(pace, series.beside)
+            continue
+        trust = _trust(pace, series.beside)
+        if clock is not None and _agree(pace.seconds, clock.seconds):
+            trust += 1.0
+        if best is None or trust > best_trust:
+            best, best_trust = pace, trust
     if best is not None and clock is not None:
         best = _weigh(best, clock)
     if best is not None:
@@ -254,7 +261,8 @@ def _newest(intervals: Sequence[Interval], amount: int) -> list[Interval]:
             continue
         if len(chosen) >= amount or (steps >= STEADY_STEPS and len(chosen) >= min(amount, _ENOUGH_INTERVALS)):
             break
-        if steps + interval.steps > 4 * STEADY_STEPS and len(chosen) >= 3 and interval.steps > steps:
+        if len(chosen) >= 3 and interval.steps > 3 * median([i.steps for i in chosen]):
+            # Readings further back have gaps (most of them fell out of the window): pauses hide in them.
             break
         chosen.append(interval)
         steps += interval.steps
@@ -343,7 +351,7 @@ def _weigh(printed: Pace, clock: Pace) -> Pace:
     if _agree(printed.seconds, clock.seconds):
         return replace(printed, corroborated=True)
     spread = (clock.steady.high - clock.steady.low) / clock.seconds
-    is_steady = clock.steady.kept >= 5 and spread < 0.6
+    is_steady = clock.steady.kept >= _STEADY_CLOCK and spread < MAX_CLOCK_SPREAD
     is_open = printed.column is not None and printed.column.role is Role.TIME
     if is_steady and (printed.seconds < clock.seconds or is_open):
         return replace(clock, disputed=True)
