@@ -29,6 +29,8 @@ def scheduling_window(context: OpExecutionContext, lucid: LucidResource) -> Outp
 
     def tell(report: PassReport) -> None:
         done = report.applied
+        if report.policy_error is not None:
+            context.log.error(f"the policy broke, so nothing was decided: {report.policy_error}")
         if done.started or done.packed or done.stopped or done.refused or report.observed.ended:
             context.log.info(
                 f"pass: {done.started} started, {done.packed} packed, {done.stopped} stopped, "

@@ -5,6 +5,7 @@ An intent may be executed again after a crash; every call behind it is idempoten
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,11 +19,14 @@ from lucid_pipelines.domain.states import AttemptState, Cause, Outcome
 from lucid_pipelines.ports import LaunchRequest
 from lucid_pipelines.store import Claim, Intent, IntentKind
 
+_log = logging.getLogger(__name__)
 WHO = "dispatcher"
 _CLAIM_TTL_S = 60.0
 _BATCH = 32
 _AT_ONCE = 6
 _BACKOFF_S = (1.0, 5.0, 15.0, 30.0)
+_MUST_HAPPEN = frozenset({IntentKind.STOP, IntentKind.FENCE})
+"""Never given up: a job that its user cancelled would run on. The end of the attempt voids a stop."""
 
 
 class _Fate(Enum):
@@ -56,22 +60,46 @@ def dispatch(system: System, worker: str) -> DispatchReport:
 
 
 def _carry_out(system: System, claim: Claim[Intent]) -> _Fate:
+    """One intent must never keep the others from being carried out, whatever happens to it."""
     try:
-        _execute(system, claim.item)
-        system.store.intents.complete(claim, now=system.clock.now())
+        return _try(system, claim)
     except StaleLockError:
         # The attempt ended meanwhile, which voids its intents, or the claim ran out; either way it is not ours.
         system.store.counters.add("intents_stale", now=system.clock.now())
         return _Fate.STALE
+
+
+def _try(system: System, claim: Claim[Intent]) -> _Fate:
+    intent = claim.item
+    try:
+        _execute(system, intent)
+    except StaleLockError:
+        raise
     except ExternalError as error:
-        if claim.item.kind is IntentKind.LAUNCH and claim.tries >= system.settings.scheduling.max_launch_tries:
-            return _give_up(system, claim, error)
-        delay_s = _BACKOFF_S[min(claim.tries, len(_BACKOFF_S)) - 1]
-        system.store.intents.retry_later(claim, now=system.clock.now(), delay_s=delay_s, error=str(error))
-        return _Fate.PUT_OFF
+        failed: Exception = error
+        may_help = True
     except LucidError as error:
-        return _give_up(system, claim, error)
-    return _Fate.DONE
+        failed = error
+        may_help = intent.kind in _MUST_HAPPEN
+    except Exception as error:  # noqa: BLE001 a defect of ours: seen, counted, and kept to this one intent
+        _log.exception("intent %s broke", intent.key)
+        system.store.counters.add("intents_broken", now=system.clock.now())
+        failed = error
+        may_help = True
+    else:
+        system.store.intents.complete(claim, now=system.clock.now())
+        return _Fate.DONE
+    is_spent = intent.kind is IntentKind.LAUNCH and claim.tries >= system.settings.scheduling.max_launch_tries
+    if is_spent or not may_help:
+        return _give_up(system, claim, failed)
+    return _put_off(system, claim, failed)
+
+
+def _put_off(system: System, claim: Claim[Intent], error: Exception) -> _Fate:
+    delay_s = _BACKOFF_S[min(claim.tries, len(_BACKOFF_S)) - 1]
+    told = str(error) or type(error).__name__
+    system.store.intents.retry_later(claim, now=system.clock.now(), delay_s=delay_s, error=told)
+    return _Fate.PUT_OFF
 
 
 def _execute(system: System, intent: Intent) -> None:
@@ -121,7 +149,7 @@ def _launch(system: System, attempt_id: str) -> None:
     system.store.attempts.set_log_path(attempt_id, result.log_path)
 
 
-def _give_up(system: System, claim: Claim[Intent], error: LucidError) -> _Fate:
+def _give_up(system: System, claim: Claim[Intent], error: Exception) -> _Fate:
     """Trying again cannot help, or has been tried often enough: an attempt that cannot be launched ends here."""
     if claim.item.kind is IntentKind.LAUNCH and claim.item.attempt_id is not None:
         is_users = isinstance(error, InputError)
@@ -129,9 +157,7 @@ def _give_up(system: System, claim: Claim[Intent], error: LucidError) -> _Fate:
             system.cluster.fence(claim.item.attempt_id)
         except ExternalError as unreachable:
             # While it may still come to life its GPUs stay taken.
-            delay_s = _BACKOFF_S[-1]
-            system.store.intents.retry_later(claim, now=system.clock.now(), delay_s=delay_s, error=str(unreachable))
-            return _Fate.PUT_OFF
+            return _put_off(system, claim, unreachable)
         system.store.attempts.record_end(
             claim.item.attempt_id,
             None,
@@ -146,7 +172,7 @@ def _give_up(system: System, claim: Claim[Intent], error: LucidError) -> _Fate:
     return _Fate.GIVEN_UP
 
 
-def _complete_failed(system: System, claim: Claim[Intent], error: LucidError) -> None:
+def _complete_failed(system: System, claim: Claim[Intent], error: Exception) -> None:
     try:
         system.store.intents.complete(claim, now=system.clock.now(), result={"error": str(error)}, failed=True)
     except StateError:

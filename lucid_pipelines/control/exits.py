@@ -6,6 +6,7 @@ mode ``approve`` wait for a named person, live ones are carried out when their t
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,9 +39,13 @@ from lucid_pipelines.failures.xid import load_xids
 from lucid_pipelines.ports import CheckResult
 from lucid_pipelines.store import ActionState, Claim, Exit
 
+_log = logging.getLogger(__name__)
 WHO = "failure_handler"
 RESTART, ISOLATE = "restart", "isolate"
 _CLAIM_TTL_S = 180.0
+_RETRY_S, _MAX_RETRY_S = 30.0, 600.0
+_MAX_TRIES = 3
+"""So often is an exit handled whose diagnosis breaks. One that waits for something outside is never given up."""
 _CHECKPOINT_SETTLES_S = 2.0
 
 
@@ -96,7 +101,7 @@ def handle_exit(system: System, claim: Claim[Exit]) -> ExitReport | None:
     handled again.
 
     Returns:
-        The report, or ``None`` when it could not be finished now and will be tried again.
+        The report, or ``None`` when it could not be finished now and will be tried again, or was given up.
     """
     try:
         report = _handle(system, claim.item)
@@ -104,12 +109,39 @@ def handle_exit(system: System, claim: Claim[Exit]) -> ExitReport | None:
     except StateError:
         system.store.counters.add("exits_stale", now=system.clock.now())
         return None
-    except LucidError as error:
-        system.store.counters.add("exits_retried", now=system.clock.now())
-        with _unless_lost():
-            system.store.exits.retry_later(claim, now=system.clock.now(), delay_s=30.0, error=str(error))
+    except ExternalError as error:
+        _try_again(system, claim, error)
+        return None
+    except Exception as error:  # noqa: BLE001 logs hold anything: one that breaks us must not stop the outbox
+        _log.exception("the exit of %s cannot be diagnosed", claim.item.attempt_id)
+        if claim.tries < _MAX_TRIES:
+            _try_again(system, claim, error)
+        else:
+            _give_up(system, claim, error)
         return None
     return report
+
+
+def _try_again(system: System, claim: Claim[Exit], error: Exception) -> None:
+    now = system.clock.now()
+    system.store.counters.add("exits_retried", now=now)
+    delay_s = min(_RETRY_S * claim.tries, _MAX_RETRY_S)
+    with _unless_lost():
+        system.store.exits.retry_later(claim, now=now, delay_s=delay_s, error=_told(error))
+
+
+def _give_up(system: System, claim: Claim[Exit], error: Exception) -> None:
+    """The job keeps what its exit record says; that there is no diagnosis is told, counted and kept."""
+    now = system.clock.now()
+    system.store.counters.add("exits_undiagnosed", now=now)
+    why = f"attempt {claim.item.attempt_id} could not be diagnosed: {_told(error)}"
+    with _unless_lost():
+        system.store.jobs.annotate(claim.item.job_id, who=WHO, why=why, now=now)
+        system.store.exits.complete(claim, now=now, result={"undiagnosed": _told(error)})
+
+
+def _told(error: Exception) -> str:
+    return str(error) if isinstance(error, LucidError) else f"{type(error).__name__}: {error}"
 
 
 @cache
@@ -187,10 +219,18 @@ def _checkpoints(folder: Path, now: datetime) -> list[Checkpoint]:
     found: list[Checkpoint] = []
     if not folder.is_dir():
         return found
-    for path in folder.iterdir():
+    try:
+        paths = sorted(folder.iterdir())
+    except OSError as error:
+        raise ExternalError(f"the checkpoints cannot be read: {error}: {folder}") from error
+    for path in paths:
         if path.name.startswith(".") or path.suffix in (".tmp", ".part"):
             continue
-        written = datetime.fromtimestamp(path.stat().st_mtime, tz=now.tzinfo)
+        try:
+            modified_s = path.stat().st_mtime
+        except OSError:
+            continue  # deleted meanwhile, or a link ("latest") that leads nowhere: there is nothing to resume from
+        written = datetime.fromtimestamp(modified_s, tz=now.tzinfo)
         settled = (now - written).total_seconds() > _CHECKPOINT_SETTLES_S
         found.append(Checkpoint(str(path), step_in_name(path.stem), settled or None, written))
     return found

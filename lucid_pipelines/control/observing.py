@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from lucid_pipelines.control.system import System
-from lucid_pipelines.domain.errors import ExternalError
+from lucid_pipelines.domain.errors import LucidError, NotFoundError
 from lucid_pipelines.domain.job import Attempt, ExitRecord
 from lucid_pipelines.domain.states import AttemptState, Cause, Outcome
 from lucid_pipelines.ports import Observation, Sight
 from lucid_pipelines.store import ActiveAttempt
 
+_log = logging.getLogger(__name__)
 WHO = "observer"
 _NEVER_STARTED_AFTER_S = 30.0
 """A launch that was made and shows no sign of life for so long is fenced and taken as lost."""
@@ -50,12 +52,13 @@ def observe(system: System, active: Sequence[ActiveAttempt]) -> ObservedChanges:
         if observation.sight is Sight.UNOBSERVED:
             unobserved += 1
             continue
-        started += _record_started(system, item.attempt, observation)
         try:
+            started += _record_started(system, item.attempt, observation)
             ended += _record_what_ended(system, item, observation)
-        except ExternalError:
-            # One attempt that cannot be fenced now must not keep the others from being observed.
-            system.store.counters.add("fences_failed", now=system.clock.now())
+        except Exception as error:  # noqa: BLE001 one attempt (a fence that fails) must not hide the others
+            is_ours = not isinstance(error, LucidError)
+            _log.warning("cannot record %s: %s", item.attempt.attempt_id, error, exc_info=is_ours)
+            system.store.counters.add("observations_failed", now=system.clock.now())
     if unobserved:
         system.store.counters.add("attempts_unobserved", unobserved, now=system.clock.now())
     return ObservedChanges(started, ended, unobserved)
@@ -153,5 +156,8 @@ def _record_lost(system: System, item: ActiveAttempt, observation: Observation, 
 def _is_overdue(system: System, attempt: Attempt, now: datetime) -> bool:
     if attempt.state is AttemptState.ENDED:
         return False
-    launch = system.store.intents.get(f"launch:{attempt.attempt_id}")
+    try:
+        launch = system.store.intents.get(f"launch:{attempt.attempt_id}")
+    except NotFoundError:
+        return True  # done so long ago that it has been pruned
     return launch.done_at is not None and (now - launch.done_at).total_seconds() > _NEVER_STARTED_AFTER_S

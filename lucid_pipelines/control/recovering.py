@@ -11,11 +11,13 @@ from datetime import datetime
 
 from lucid_pipelines.control.exits import ISOLATE, RESTART, WHO
 from lucid_pipelines.control.system import System
-from lucid_pipelines.domain.errors import LucidError
+from lucid_pipelines.domain.errors import ExternalError, LucidError
 from lucid_pipelines.domain.states import JobState, Mode
 from lucid_pipelines.store import Action, ActionState
 
 _OPEN = (ActionState.PROPOSED, ActionState.APPROVED)
+_ACTING = (Mode.APPROVE, Mode.LIVE)
+_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,8 @@ class CarriedOut:
 def due_actions(system: System) -> list[Action]:
     """Actions that are to be carried out now, isolations first: a restart must not land on the bad part again."""
     now = system.clock.now()
-    found = [action for action in system.store.actions.find(states=_OPEN, limit=500) if _is_due(action, now)]
+    acting = system.store.actions.find(states=_OPEN, modes=_ACTING, limit=_AT_ONCE)
+    found = [action for action in acting if _is_due(action, now)]
     return sorted(found, key=lambda action: (action.kind != ISOLATE, action.action_id))
 
 
@@ -52,6 +55,9 @@ def _carry_out(system: System, action: Action) -> CarriedOut:
     now = system.clock.now()
     try:
         detail = _restart(system, action) if action.kind == RESTART else _isolate(system, action)
+    except ExternalError as error:
+        system.store.counters.add("actions_retried", now=now)
+        return CarriedOut(action, False, f"will be tried again: {error}")
     except LucidError as error:
         system.store.actions.executed(action.action_id, now=now, failed=True, result={"error": str(error)})
         return CarriedOut(action, False, str(error))

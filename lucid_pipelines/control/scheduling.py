@@ -6,18 +6,22 @@ once its successor stands by, so that there is no gap; or when there is nothing 
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from lucid_pipelines.control.deciding import Applied, apply, build_view
 from lucid_pipelines.control.dispatching import DispatchReport, dispatch
 from lucid_pipelines.control.intake import INTAKE_STATES
 from lucid_pipelines.control.observing import ObservedChanges, observe
 from lucid_pipelines.control.system import System
-from lucid_pipelines.domain.errors import ExternalError, StaleLockError
+from lucid_pipelines.domain.errors import ExternalError, LucidError, StaleLockError
 from lucid_pipelines.store import Lease
 
+_log = logging.getLogger(__name__)
 WINDOW_LEASE = "scheduling-window"
 STANDBY_LEASE = "scheduling-standby"
 _LEASE_TTL_S = 12.0
@@ -33,6 +37,8 @@ class PassReport:
     dispatched: DispatchReport
     is_idle: bool
     wall_s: float
+    policy_error: str | None = None
+    """Why nothing was decided in this pass: the policy broke. What was decided before is carried out all the same."""
 
 
 @dataclass
@@ -58,6 +64,7 @@ class WindowReport:
         self.refused += report.applied.refused
         self.ended += report.observed.ended
         self.pass_wall_s.append(report.wall_s)
+        self.failed_passes += report.policy_error is not None
 
 
 def run_pass(system: System, worker: str) -> PassReport:
@@ -68,13 +75,20 @@ def run_pass(system: System, worker: str) -> PassReport:
     observed = observe(system, queue.active)
     if observed.started or observed.ended:
         queue = store.queue.view()
-    applied = Applied()
+    applied, policy_error = Applied(), None
     if queue.waiting:
-        view = build_view(system.cluster.inventory(), queue, system.clock.now())
-        applied = apply(system, queue, system.policy.decide(view), system.clock.now())
+        try:
+            view = build_view(system.cluster.inventory(), queue, system.clock.now())
+            applied = apply(system, queue, system.policy.decide(view), system.clock.now())
+        except ExternalError:
+            raise
+        except Exception as error:  # noqa: BLE001 stops and launches that stand in the queue must not wait for it
+            _log.exception("the policy %s broke", system.policy.name)
+            store.counters.add("policy_failures", now=system.clock.now())
+            policy_error = f"{type(error).__name__}: {error}"
     dispatched = dispatch(system, worker)
     is_idle = not (queue.active or queue.waiting or applied.started or dispatched.done or dispatched.put_off)
-    return PassReport(observed, applied, dispatched, is_idle, time.perf_counter() - begin)
+    return PassReport(observed, applied, dispatched, is_idle, time.perf_counter() - begin, policy_error)
 
 
 def has_work(system: System) -> bool:
@@ -95,7 +109,11 @@ def run_window(
         on_pass: told after every pass.
     """
     report = WindowReport()
-    lease = _become_current(system, holder)
+    try:
+        lease = _become_current(system, holder)
+    except StaleLockError:
+        report.ended_because = "lost its place as the one that stands by"
+        return report
     if lease is None:
         report.ended_because = "another window is at work and one more stands by"
         return report
@@ -105,7 +123,8 @@ def run_window(
         report.ended_because = "lost the lease"
     except BaseException:
         # Interrupted or broken: give the lease back at once, so that the next window need not wait for it.
-        system.store.leases.release(lease)
+        with contextlib.suppress(LucidError):  # a database that is away must not hide what happened
+            system.store.leases.release(lease)
         raise
     return report
 
@@ -121,13 +140,13 @@ def _become_current(system: System, holder: str) -> Lease | None:
         return None
     give_up_after_s = 2 * system.settings.scheduling.window_s + _LEASE_TTL_S
     begin = renewed = clock.now()
-    while (clock.now() - begin).total_seconds() < give_up_after_s:
+    while _apart_s(clock.now(), begin) < give_up_after_s:
         lease = leases.acquire(WINDOW_LEASE, holder, ttl_s=_LEASE_TTL_S, now=clock.now())
         if lease is not None:
             leases.release(standby)
             return lease
         clock.sleep(_POLL_S)
-        if (clock.now() - renewed).total_seconds() > _LEASE_TTL_S / 3:
+        if _apart_s(clock.now(), renewed) > _LEASE_TTL_S / 3:
             renewed = clock.now()
             standby = leases.renew(standby, ttl_s=_LEASE_TTL_S, now=renewed)
     leases.release(standby)
@@ -142,11 +161,13 @@ def _work(system: System, lease: Lease, report: WindowReport, on_pass: Callable[
     seen_change = None
     while True:
         now = clock.now()
-        if (now - renewed).total_seconds() > _LEASE_TTL_S / 3:
+        if now < begin:  # somebody set the clock back: count anew from here
+            begin = last_busy = now
+        if _apart_s(now, renewed) > _LEASE_TTL_S / 3:
             lease = store.leases.renew(lease, ttl_s=_LEASE_TTL_S, now=now)
             renewed = now
         change = store.change_counter()
-        due = last_pass is None or (now - last_pass).total_seconds() >= settings.pass_interval_s
+        due = last_pass is None or _apart_s(now, last_pass) >= settings.pass_interval_s
         if due or change != seen_change:
             try:
                 done = run_pass(system, lease.holder)
@@ -178,6 +199,11 @@ def _work(system: System, lease: Lease, report: WindowReport, on_pass: Callable[
                 store.leases.release(lease)
                 return
         clock.sleep(_POLL_S)
+
+
+def _apart_s(one: datetime, other: datetime) -> float:
+    """Seconds between two moments, in whichever order: a clock that was set back is as old as one set forward."""
+    return abs((one - other).total_seconds())
 
 
 def _intake_pending(system: System) -> bool:

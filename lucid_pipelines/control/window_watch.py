@@ -52,9 +52,9 @@ def watch_window(system: System, state: WatchState) -> WatchVerdict:
         state = WatchState(holder=holder, holder_since_s=now_s)
     if system.store.leases.holder(STANDBY_LEASE, now=now) is not None:
         return WatchVerdict(False, "a window is open and its successor stands by", state)
-    if holder is not None and now_s - state.holder_since_s < system.settings.scheduling.window_s - _LEAD_S:
+    if holder is not None and 0 <= now_s - state.holder_since_s < system.settings.scheduling.window_s - _LEAD_S:
         return WatchVerdict(False, "a window is open", state)
-    if state.asked_s is not None and now_s - state.asked_s < _PATIENCE_S:
+    if state.asked_s is not None and 0 <= now_s - state.asked_s < _PATIENCE_S:
         return WatchVerdict(False, "a window was asked for a moment ago", state)
     if not has_work(system):
         return WatchVerdict(False, "nothing waits and nothing runs", state)
