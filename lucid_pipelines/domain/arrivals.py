@@ -71,7 +71,7 @@ class Arrivals:
         for submitted_s, sequence, job_id in self._waiting:
             if started(job_id):
                 continue
-            is_due = max_wait_s is not None and now_s - submitted_s >= max_wait_s
+            is_due = max_wait_s is not None and now_s >= submitted_s + max_wait_s
             if not is_due and max_overtakes is not None:
                 arrival = (submitted_s, sequence)
                 count = self.overtaken_count(submitted_s, sequence)

@@ -22,6 +22,7 @@ from lucid_pipelines.domain.view import (
     RunningJob,
     VcView,
 )
+from lucid_pipelines.placement.consolidated import can_ever_fit
 
 _CHANGES_KEPT = 4096
 
@@ -112,6 +113,10 @@ class ClusterState:
         """The nodes of a virtual cluster."""
         return self._vcs[vc].view.free.layout
 
+    def can_ever_fit(self, vc: str, gpus: int, gpu_type: str | None = None) -> bool:
+        """Whether a virtual cluster could hold such a job if it were empty."""
+        return vc in self._vcs and can_ever_fit(self._vcs[vc].view.free, gpus, gpu_type)
+
     def queued(self, job_id: str) -> QueuedJob:
         return self._vc_of_queued(job_id).queued[job_id]
 
@@ -158,6 +163,11 @@ class ClusterState:
             StateError: a GPU is not free, or the job is not queued.
         """
         vc = self._vc_of_queued(running.job.job_id)
+        if sum([mask.bit_count() for _, mask in running.slots]) != running.job.gpus:
+            raise StateError(
+                f"{running.job.job_id} needs {running.job.gpus} GPUs of {running.job.vc}'s nodes; "
+                f"got {running.placement}"
+            )
         vc.view.free.take(running.slots)
         self.used_gpus += running.job.gpus
         self._moved(vc, running)

@@ -24,7 +24,8 @@ Use in a live pass, with plain lists of records::
 * ``lucid`` with a profiler decides for a virtual cluster named ``profiler``: put a job that is to be profiled
   into the queue with ``vc="profiler"``; it is started with ``stage=Stage.PROFILE`` and stopped with
   ``StopCause.PROFILED`` when its window is over, and then belongs into its own virtual cluster's queue with the
-  measured ``profile`` and ``sharing_score``. ``policy.profiling.wants(gpus)`` says which jobs are profiled.
+  measured ``profile`` and ``sharing_score``. ``policy.profiling.wants(gpus)`` says which jobs are profiled;
+  do not send one that the profiler's nodes cannot hold (``ClusterState.can_ever_fit("profiler", gpus)``).
 """
 
 from lucid_pipelines.policies.base import Estimator, Policy

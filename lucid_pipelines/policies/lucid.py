@@ -15,7 +15,7 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from lucid_pipelines.domain.decision import Decision, Pack, Reason, Stop, StopCause
+from lucid_pipelines.domain.decision import Decision, Hold, Pack, Reason, Stop, StopCause
 from lucid_pipelines.domain.free_gpus import Slots
 from lucid_pipelines.domain.view import Change, ClusterView, Forecast, QueuedJob, RunningJob, VcView
 from lucid_pipelines.placement import (
@@ -126,9 +126,14 @@ class Lucid(QueuePolicy):
         decisions: list[Decision] = []
         self._again = False
         if self._profiler is not None:
-            decisions += self._profiler.lending(view)
-            self._again = bool(decisions)
+            lending = self._profiler.lending(view)
+            if lending:
+                # Everything else is decided once the nodes have moved.
+                self._again = True
+                return lending
             decisions += self._profiler.decide(view)
+            # Profiled jobs wait in their virtual clusters once this is carried out.
+            self._again = any(not isinstance(decision, Hold) for decision in decisions)
         return decisions + super().decide(view)
 
     def next_pass_s(self, view: ClusterView) -> float | None:

@@ -55,9 +55,9 @@ class Profiler(QueuePolicy):
     def decide_vc(self, this: Pass) -> None:
         window_s = self.window_s(this.vc)
         for running in this.vc.running.values():
-            ran_s = this.view.now_s - running.started_s
-            if ran_s >= window_s:
-                facts = {"ran_s": ran_s, "window_s": window_s}
+            # The same sum as in next_pass_s: a difference may round to the other side.
+            if this.view.now_s >= running.started_s + window_s:
+                facts = {"ran_s": this.view.now_s - running.started_s, "window_s": window_s}
                 reasons = (Reason("profile_window_over", facts),)
                 stop = Stop(running.job.job_id, StopCause.PROFILED, requeue=True, reasons=reasons)
                 this.decisions.append(stop)

@@ -157,11 +157,7 @@ class QueuePolicy:
         max_wait_s = self.bypass.max_wait_s
         if max_wait_s is None:
             return None
-        due = [
-            submitted_s + max_wait_s
-            for vc in view.vcs.values()
-            for submitted_s in _first_not_due(vc, view.now_s - max_wait_s)
-        ]
+        due = [due_s for vc in view.vcs.values() for due_s in _first_due_s(vc, view.now_s, max_wait_s)]
         return min(due, default=None)
 
     def decide_vc(self, this: Pass) -> None:
@@ -248,8 +244,8 @@ class QueuePolicy:
         return self.key(job) if self.accepts(job) else None
 
 
-def _first_not_due(vc: VcView, before_s: float) -> list[float]:
+def _first_due_s(vc: VcView, now_s: float, max_wait_s: float) -> list[float]:
     for submitted_s, _, _ in vc.arrivals.oldest():
-        if submitted_s > before_s:
-            return [submitted_s]
+        if submitted_s + max_wait_s > now_s:
+            return [submitted_s + max_wait_s]
     return []

@@ -32,7 +32,7 @@ def with_profiler(nodes: Sequence[Node], jobs: Sequence[TraceJob], rules: Profil
         demands.setdefault(job.vc, set()).add((int(job.gpus), job.gpu_type))
     taken: set[str] = set()
     for _ in range(min(wanted, len(nodes) // 4)):
-        for vc in sorted(by_vc, key=lambda vc: -len(by_vc[vc])):
+        for vc in sorted(by_vc, key=lambda vc: (-len(by_vc[vc]), -by_vc[vc][-1].gpu_count)):
             rest = by_vc[vc][:-1]
             if rest and _all_fit(rest, demands.get(vc, set())):
                 taken.add(by_vc[vc].pop().name)

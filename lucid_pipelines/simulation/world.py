@@ -65,8 +65,9 @@ class World:
             gpu_type=trace.gpu_type,
             true_remaining_s=trace.duration_s,
         )
-        if self._profiling is not None and self._profiling.wants(gpus):
-            self._state.enqueue(replace(queued, vc=self._profiling.profiler_vc))
+        profiler_vc = self._profiler_for(gpus, trace.gpu_type)
+        if profiler_vc is not None:
+            self._state.enqueue(replace(queued, vc=profiler_vc))
         else:
             self._enter_main_queue(queued, self._past_profile(trace))
         if job.give_up_s is not None:
@@ -185,6 +186,13 @@ class World:
         if self._options.estimator is not None:
             queued = replace(queued, estimate=self._options.estimator.estimate(queued))
         self._state.enqueue(queued)
+
+    def _profiler_for(self, gpus: int, gpu_type: str | None) -> str | None:
+        """The profiler's virtual cluster, if the job is to be profiled and fits there."""
+        if self._profiling is None or not self._profiling.wants(gpus):
+            return None
+        vc = self._profiling.profiler_vc
+        return vc if vc is not None and self._state.can_ever_fit(vc, gpus, gpu_type) else None
 
     def _past_profile(self, trace: TraceJob) -> TraceJob | None:
         if self._options.profiles_known:

@@ -42,7 +42,8 @@ def test_a_job_leaves_when_its_window_is_over_and_its_gpus_are_used_at_once() ->
 def test_a_long_queue_shortens_the_window_unless_the_profiler_is_static() -> None:
     running = [runs(to_profile("old", 8), {"profiler/0": list(range(8))}, 0.0)]
     queue = [to_profile(f"q{i}", 8) for i in range(11)]
-    assert stopped(policies.get("lucid").decide(view_of(SPEC, queue, running, 100.0))) == ["old"]
+    alone = policies.get("lucid", max_borrowed_nodes=0)
+    assert stopped(alone.decide(view_of(SPEC, queue, running, 100.0))) == ["old"]
     assert stopped(policies.get("lucid:static_profiler").decide(view_of(SPEC, queue, running, 100.0))) == []
 
 
