@@ -125,7 +125,7 @@ def test_a_bad_file_gets_a_clear_error_and_submits_nothing(tmp_path: Path, text:
 
 
 def test_what_can_never_run_is_refused_at_once() -> None:
-    assert "has 4 GPUs in all" in str(refused("submit", "--gpus", "5", "--vc", "nlp", "--", "true"))
+    assert "has 4 GPUs in all; ask for at most 4" in str(refused("submit", "--gpus", "9", "--vc", "nlp", "--", "true"))
     assert "did you mean 'vision'?" in str(refused("submit", "--vc", "visoin", "--", "true"))
     assert "does not exist" in str(refused("submit", "--source", "no/such/folder", "--", "true"))
     assert "does not exist" in str(refused("submit", "--workdir", "missing", "--", "true"))
