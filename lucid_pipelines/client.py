@@ -174,7 +174,7 @@ class Client:
             raise InputError(f"virtual clusters are {', '.join(known)}{did_you_mean(vc, known)}; not {vc!r}")
         largest = inventory.gpu_count(vc)
         if request.gpus > largest:
-            raise InputError(f"the virtual cluster {vc} has {largest} GPUs in all; ask for at most {largest}, not {request.gpus}")
+            raise InputError(f"{vc} has {largest} GPUs in all; ask for at most {largest}, not {request.gpus}")
         if request.source_dir is not None and not _is_folder(request.source_dir):
             raise InputError(f"the folder with the code does not exist: {request.source_dir}")
         if request.source_dir is not None and not _is_folder(request.source_dir / request.workdir):
