@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 from lucid_pipelines.control.intake import code_dir, job_dir
+from lucid_pipelines.control.observing import end_failed_launch
 from lucid_pipelines.control.system import System
-from lucid_pipelines.domain.errors import ExternalError, InputError, LucidError, StaleLockError, StateError
-from lucid_pipelines.domain.states import AttemptState, Cause, Outcome
+from lucid_pipelines.domain.errors import ExternalError, InputError, LucidError, StaleLockError
+from lucid_pipelines.domain.states import AttemptState
 from lucid_pipelines.ports import LaunchRequest
 from lucid_pipelines.store import Claim, Intent, IntentKind
 
@@ -97,8 +98,7 @@ def _try(system: System, claim: Claim[Intent]) -> _Fate:
 
 def _put_off(system: System, claim: Claim[Intent], error: Exception) -> _Fate:
     delay_s = _BACKOFF_S[min(claim.tries, len(_BACKOFF_S)) - 1]
-    told = str(error) or type(error).__name__
-    system.store.intents.retry_later(claim, now=system.clock.now(), delay_s=delay_s, error=told)
+    system.store.intents.retry_later(claim, now=system.clock.now(), delay_s=delay_s, error=_told(error))
     return _Fate.PUT_OFF
 
 
@@ -150,34 +150,25 @@ def _launch(system: System, attempt_id: str) -> None:
 
 
 def _give_up(system: System, claim: Claim[Intent], error: Exception) -> _Fate:
-    """Trying again cannot help, or has been tried often enough: an attempt that cannot be launched ends here."""
-    if claim.item.kind is IntentKind.LAUNCH and claim.item.attempt_id is not None:
-        is_users = isinstance(error, InputError)
+    """Trying again cannot help, or has been tried often enough: an attempt that cannot be launched ends here.
+
+    That it was given up is written first: whoever finds the attempt after a crash in between ends it the same way.
+    """
+    result = {"error": _told(error), "is_users": isinstance(error, InputError), "tries": claim.tries}
+    system.store.intents.complete(claim, now=system.clock.now(), result=result, failed=True)
+    if claim.item.kind is IntentKind.LAUNCH:
+        active = [i for i in system.store.queue.view().active if i.attempt.attempt_id == claim.item.attempt_id]
         try:
-            system.cluster.fence(claim.item.attempt_id)
-        except ExternalError as unreachable:
-            # While it may still come to life its GPUs stay taken.
-            return _put_off(system, claim, unreachable)
-        system.store.attempts.record_end(
-            claim.item.attempt_id,
-            None,
-            Outcome.FAILED_USER if is_users else Outcome.CONTROL_PLANE_ERROR,
-            who=WHO,
-            now=system.clock.now(),
-            cause=Cause.USER if is_users else Cause.CONTROL_PLANE,
-            why=f"cannot be launched (tried {claim.tries} times)",
-            detail=str(error),
-        )
-    _complete_failed(system, claim, error)
+            for item in active:
+                end_failed_launch(system, item)
+        except ExternalError:
+            # While it may still come to life its GPUs stay taken; every later pass tries to fence it.
+            system.store.counters.add("fences_failed", now=system.clock.now())
     return _Fate.GIVEN_UP
 
 
-def _complete_failed(system: System, claim: Claim[Intent], error: Exception) -> None:
-    try:
-        system.store.intents.complete(claim, now=system.clock.now(), result={"error": str(error)}, failed=True)
-    except StateError:
-        # The end of the attempt has voided its launch intent already.
-        system.store.counters.add("intents_void", now=system.clock.now())
+def _told(error: Exception) -> str:
+    return str(error) if isinstance(error, LucidError) else f"{type(error).__name__}: {error}"
 
 
 def _gpus(intent: Intent) -> list[int]:

@@ -12,7 +12,7 @@ from lucid_pipelines.domain.errors import LucidError, NotFoundError
 from lucid_pipelines.domain.job import Attempt, ExitRecord
 from lucid_pipelines.domain.states import AttemptState, Cause, Outcome
 from lucid_pipelines.ports import Observation, Sight
-from lucid_pipelines.store import ActiveAttempt
+from lucid_pipelines.store import ActiveAttempt, Intent
 
 _log = logging.getLogger(__name__)
 WHO = "observer"
@@ -39,6 +39,7 @@ class Verdict:
     why: str
     requeue: bool = False
     never_pack: bool = False
+    detail: str | None = None
 
 
 def observe(system: System, active: Sequence[ActiveAttempt]) -> ObservedChanges:
@@ -86,6 +87,19 @@ def judge(attempt: Attempt, exit: ExitRecord, *, cancel_requested: bool) -> Verd
     return Verdict(Outcome.FAILED_UNKNOWN, Cause.UNKNOWN, f"ended with {how}")
 
 
+def end_failed_launch(system: System, item: ActiveAttempt) -> int:
+    """End an attempt whose launch was given up (``Intent.failed``), once nothing of it can come to life any more.
+
+    Returns:
+        1 when this call recorded the end.
+
+    Raises:
+        ExternalError: it cannot be fenced now; the next ``observe`` tries again.
+    """
+    observation = system.cluster.poll([item.attempt.attempt_id])[item.attempt.attempt_id]
+    return _record_lost(system, item, observation, "its launch was given up")
+
+
 def _record_what_ended(system: System, item: ActiveAttempt, observation: Observation) -> int:
     match observation.sight:
         case Sight.EXITED:
@@ -113,6 +127,8 @@ def _record_exit(system: System, item: ActiveAttempt, observation: Observation) 
     exit = observation.exit
     assert exit is not None, "an exited attempt comes with its record"
     verdict = judge(item.attempt, exit, cancel_requested=item.job.cancel_requested_at is not None)
+    if exit.reason == "fenced":
+        verdict = _given_up(system, item.attempt) or verdict
     # The scheduler asked for this stop before the user cancelled: the store makes it a cancellation.
     result = system.store.attempts.record_end(
         item.attempt.attempt_id,
@@ -124,7 +140,7 @@ def _record_exit(system: System, item: ActiveAttempt, observation: Observation) 
         why=verdict.why,
         requeue=verdict.requeue,
         never_pack=verdict.never_pack,
-        detail=None if verdict.outcome is Outcome.COMPLETED else exit.detail or verdict.why,
+        detail=None if verdict.outcome is Outcome.COMPLETED else verdict.detail or exit.detail or verdict.why,
         evidence={"reason": exit.reason, "exit_code": exit.exit_code, "signal": exit.signal},
         as_of=observation.as_of,
     )
@@ -137,27 +153,53 @@ def _record_lost(system: System, item: ActiveAttempt, observation: Observation, 
     after = system.cluster.poll([item.attempt.attempt_id])[item.attempt.attempt_id]
     if after.sight is Sight.EXITED and after.exit is not None and after.exit.reason != "fenced":
         return _record_exit(system, item, after)  # its own record came after all
-    system.store.counters.add("attempts_lost", now=system.clock.now())
+    verdict = _given_up(system, item.attempt)
+    if verdict is None:
+        system.store.counters.add("attempts_lost", now=system.clock.now())
+        verdict = Verdict(Outcome.LOST, Cause.INFRASTRUCTURE, why)
     result = system.store.attempts.record_end(
         item.attempt.attempt_id,
         None,
-        Outcome.LOST,
+        verdict.outcome,
         who=WHO,
         now=system.clock.now(),
-        cause=Cause.INFRASTRUCTURE,
-        why=why,
-        detail=why,
+        cause=verdict.cause,
+        why=verdict.why,
+        detail=verdict.detail or verdict.why,
         evidence={"sight": observation.sight.value, "processes_killed": killed, "detail": observation.detail},
         as_of=observation.as_of,
     )
     return int(result.changed)
 
 
+def _given_up(system: System, attempt: Attempt) -> Verdict | None:
+    """How an attempt ends whose launch was given up; ``None`` when it was not."""
+    launch = _launch(system, attempt)
+    if launch is None or not launch.failed:
+        return None
+    result = launch.result or {}
+    is_users = result.get("is_users") is True
+    return Verdict(
+        Outcome.FAILED_USER if is_users else Outcome.CONTROL_PLANE_ERROR,
+        Cause.USER if is_users else Cause.CONTROL_PLANE,
+        f"cannot be launched (tried {result.get('tries')} times)",
+        detail=str(result.get("error")),
+    )
+
+
 def _is_overdue(system: System, attempt: Attempt, now: datetime) -> bool:
     if attempt.state is AttemptState.ENDED:
         return False
-    try:
-        launch = system.store.intents.get(f"launch:{attempt.attempt_id}")
-    except NotFoundError:
+    launch = _launch(system, attempt)
+    if launch is None:
         return True  # done so long ago that it has been pruned
-    return launch.done_at is not None and (now - launch.done_at).total_seconds() > _NEVER_STARTED_AFTER_S
+    if launch.done_at is None:
+        return False
+    return launch.failed or (now - launch.done_at).total_seconds() > _NEVER_STARTED_AFTER_S
+
+
+def _launch(system: System, attempt: Attempt) -> Intent | None:
+    try:
+        return system.store.intents.get(f"launch:{attempt.attempt_id}")
+    except NotFoundError:
+        return None
