@@ -115,11 +115,10 @@ class DagsterSettings(Section):
 
     host: str = "127.0.0.1"
     port: int = Field(default=3000, ge=1, le=65535)
-    storage_url: str | None = Field(None, description="PostgreSQL URL; default: SQLite below the home folder.")
-    max_concurrent_runs: int = Field(default=10, ge=1)
+    storage_url: str | None = Field(default=None, description="PostgreSQL URL; default: SQLite below the home folder.")
     keep_control_runs_h: float = Field(default=6.0, gt=0, description="Runs of the control loop: one a minute.")
     keep_runs_days: float = Field(default=30.0, gt=0)
-    warm_runs: bool = Field(True, description="Fork runs from a warm process instead of starting Python anew.")
+    warm_runs: bool = Field(default=True, description="Fork runs from a warm process instead of starting Python anew.")
 
 
 class ModesSettings(Section):
