@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+import psutil
+
 from lucid_pipelines.domain.errors import ExternalError, LucidError
 from lucid_pipelines.service.dagster_home import RunFiles, run_files, write_dagster_home
 from lucid_pipelines.service.processes import ProcessSpec, process_specs, service_environment
@@ -33,6 +35,7 @@ from lucid_pipelines.settings import Settings, load_settings
 
 _SOCKET_PATIENCE_S = 120.0
 _STOP_PATIENCE_S = 12.0
+_STRAY_PATIENCE_S = 5.0
 _POLL_S = 0.5
 _STABLE_S = 60.0
 _BACKOFF_S = (0.5, 2.0, 5.0, 15.0, 30.0)
@@ -175,6 +178,7 @@ class Supervisor:
         for child in children:
             _signal_group(child.process, signal.SIGKILL, group=True)
             child.process.wait()
+        _end_stray_runs(self._settings.home)
 
     def _report(self, phase: str, detail: str | None = None) -> None:
         processes = {
@@ -194,6 +198,28 @@ def main() -> int:
         return 5
     with lock:
         return Supervisor(settings, files).run()
+
+
+def _end_stray_runs(home: Path) -> None:
+    """End Dagster runs of this home that no server of ours has forked (cold starts): nothing may outlive the service.
+
+    Training jobs are no such runs: they carry neither the command nor the home folder in their environment.
+    """
+    strays = [process for process in psutil.process_iter() if _is_run_of(process, home)]
+    for process in strays:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(signal.SIGINT)
+    _, left = psutil.wait_procs(strays, timeout=_STRAY_PATIENCE_S)
+    for process in left:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def _is_run_of(process: psutil.Process, home: Path) -> bool:
+    try:
+        return "execute_run" in process.cmdline() and process.environ().get("LUCID_HOME") == str(home)
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return False
 
 
 def _die_with_parent() -> None:

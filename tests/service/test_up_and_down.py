@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -107,7 +108,14 @@ def test_down_leaves_no_process_and_training_goes_on(
             [sys.executable, "-c", "import time; time.sleep(300)"], source_dir=tmp_path, vc="vision"
         ).job
         _await(lambda: client.job(job.job_id).started_at is not None)
+        # A run that was started cold is nobody's child; this stands for one.
+        stray = subprocess.Popen(
+            [sys.executable, "-c", "import time; time.sleep(300)", "api", "execute_run"],
+            env={**os.environ, "LUCID_HOME": str(settings.home)},
+            start_new_session=True,
+        )
         assert take_down(settings)
+        assert stray.wait(10) != 0, "no run outlives the service"
         assert not take_down(settings), "a second down has nothing to do"
         left = [process for process in processes_of(settings.home) if job.job_id not in " ".join(process.cmdline())]
         assert left == []
