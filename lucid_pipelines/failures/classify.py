@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lucid_pipelines.failures.locate import Located
-from lucid_pipelines.failures.records import Record
+from lucid_pipelines.failures.records import Record, RecordKind, is_bare_exception
 from lucid_pipelines.failures.rulebase import Family, RuleBase
 from lucid_pipelines.failures.scan import Judged
 from lucid_pipelines.failures.textmodel import LABELS, Opinion, TextModel
@@ -96,6 +96,7 @@ CONFIDENCE = {
     "echo": 0.45,
     "shape": 0.80,
     "exception": 0.85,
+    "words": 0.70,
     "blameless": 0.90,
 }
 """How often answers of each kind were right on generated logs of families that no rule was written for, rounded
@@ -134,7 +135,10 @@ def classify(
     # 4. The shape of the traceback: a call inside installed packages failed, not the job's own.
     if use_rules and (shaped := _by_shape(root.record, rules)) is not None:
         return shaped
-    # 5. The text model, with what kind of exception it is as a prior.
+    # 5. A plain Python error raised by the job's own code is the job's own.
+    if use_rules and (plain := _by_own_code(root)) is not None:
+        return plain
+    # 6. The text model, with what kind of exception it is as a prior.
     return _by_model(root, model, limits, use_rules=use_rules)
 
 
@@ -210,41 +214,60 @@ def _by_shape(record: Record, rules: RuleBase) -> Classified | None:
     )
 
 
+def _by_own_code(root: Judged) -> Classified | None:
+    family, frames = root.verdict.family, root.record.frames
+    if family is None or not root.verdict.is_generic or not frames or not frames[-1].is_own_code:
+        return None
+    why = (
+        f"{family.title}: {root.record.exception_type} in {frames[-1].file.rsplit('/', 1)[-1]}, line {frames[-1].line}"
+    )
+    return Classified(
+        family.category,
+        None,
+        Restart.NEVER,
+        CONFIDENCE["exception"],
+        Source.TRACEBACK,
+        root.verdict.rule_id,
+        family,
+        (why,),
+    )
+
+
 def _by_model(root: Judged, model: TextModel | None, limits: Thresholds, *, use_rules: bool) -> Classified:
     record = root.record
     family = root.verdict.family if use_rules else None
     opinion = model.judge(record.judged_text) if model is not None else None
-    is_python = record.exception_type is not None
-    shares = _shares(opinion, is_python=is_python and use_rules, is_code=family is not None)
+    is_python = record.kind is RecordKind.TRACEBACK or is_bare_exception(record.text)
+    is_own = not record.frames or record.frames[-1].is_own_code
+    prior = _prior(is_code=family is not None, is_own=is_own) if is_python and use_rules else {}
+    shares = _shares(opinion, prior)
     label = max(shares, key=lambda key: shares[key], default=None)
     if label is None or shares[label] < limits.category:
         why = "no rule knows this error, and the text model is not sure enough: a person should look"
         return Classified(None, None, Restart.NEVER, shares.get(label or "", 0.0), Source.NONE, reasons=(why,))
     category, component = LABELS[label]
-    restart = Restart.ELSEWHERE if category is Category.INFRASTRUCTURE else Restart.NEVER
+    restart = Restart.UNSURE if category is Category.INFRASTRUCTURE else Restart.NEVER
     source = Source.TEXT_MODEL if opinion is not None else Source.TRACEBACK
     why = f"no rule knows this text; it reads like {label} ({shares[label]:.2f})"
     if family is not None and category is family.category:
         return Classified(category, component, Restart.NEVER, max(shares[label], CONFIDENCE["exception"]), Source.RULE,
             root.verdict.rule_id, family, (f"{family.title}: {record.exception_type}", why))  # fmt: skip
-    return Classified(category, component, restart, shares[label], source, "text-model", None, (why,))
+    confidence = min(shares[label], CONFIDENCE["words"])
+    return Classified(category, component, restart, confidence, source, "text-model", None, (why,))
 
 
-def _shares(opinion: Opinion | None, *, is_python: bool, is_code: bool) -> dict[str, float]:
-    """The model's probabilities, given that it is an error, mixed with what the kind of exception tells."""
-    prior: dict[str, float] = {}
+def _prior(*, is_code: bool, is_own: bool) -> dict[str, float]:
+    """What the kind of exception and the place where it was raised tell, before its words are read."""
+    if is_code and is_own:
+        return {"user_script": 0.95, "framework": 0.02, "storage": 0.01, "network": 0.01, "node": 0.005, "gpu": 0.005}
     if is_code:
-        prior = {"user_script": 0.86, "framework": 0.08, "storage": 0.02, "network": 0.02, "node": 0.01, "gpu": 0.01}
-    elif is_python:
-        prior = {
-            "user_script": 0.40,
-            "framework": 0.28,
-            "network": 0.10,
-            "storage": 0.10,
-            "gpu": 0.07,
-            "node": 0.03,
-            "nvlink": 0.02,
-        }
+        return {"user_script": 0.82, "framework": 0.12, "storage": 0.02, "network": 0.02, "node": 0.01, "gpu": 0.01}
+    rest = {"network": 0.10, "storage": 0.10, "gpu": 0.07, "node": 0.03, "nvlink": 0.02}
+    return {"user_script": 0.40, "framework": 0.28, **rest}
+
+
+def _shares(opinion: Opinion | None, prior: dict[str, float]) -> dict[str, float]:
+    """The model's probabilities, given that it is an error, mixed with the prior."""
     if opinion is None:
         return prior
     rest = {label: p for label, p in opinion.probabilities.items() if label != "harmless"}

@@ -108,7 +108,7 @@ def ask(
     classified = Classified(
         category,
         component,
-        Restart.ELSEWHERE if category is Category.INFRASTRUCTURE else Restart.NEVER,
+        Restart.UNSURE if category is Category.INFRASTRUCTURE else Restart.NEVER,
         min(confidence, _CEILING),
         Source.LANGUAGE_MODEL,
         "language-model",

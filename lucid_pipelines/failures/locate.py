@@ -19,6 +19,7 @@ _QUIET_LINES = 25
 _HANDLED_WITHIN = 4
 _GOES_ON_LINES = 12
 _HEAD_LINES = 3
+_LINES_AFTER_SUCCESS = 40
 _TRAILING_FLUSH_LINES = 150
 _NEAR_LINES = 200
 _HANDLER = re.compile(
@@ -117,13 +118,16 @@ class _Locator:
             return self._nothing(Ending.ROOT_LOST, "5: the log begins inside the failure: its cause is lost")
         if weak is not None:
             return self._failed(weak, "6: no rank names a cause: first symptom", 1, alive)
+        doubtful = next((item for item in alive if item.role is Role.UNKNOWN), None)
+        if doubtful is not None:
+            return self._failed(doubtful, "7: it reads harmless, but nothing else is there", 1, alive)
         relaxed = self._cut_off_by_a_flush(causes)
         if relaxed is not None:
-            return self._failed(relaxed, "7: last error before buffered output", 2, alive)
+            return self._failed(relaxed, "8: last error before buffered output", 2, alive)
         echo = self._first_echo_that_says_something()
         if echo is not None:
-            return self._failed(echo, "8: only echoes are left: first that says what happened", 1, alive)
-        return self._nothing(Ending.UNKNOWN, "9: nothing in the log explains the end")
+            return self._failed(echo, "9: only echoes are left: first that says what happened", 1, alive)
+        return self._nothing(Ending.UNKNOWN, "10: nothing in the log explains the end")
 
     # ------------------------------------------------------------ what was survived
 
@@ -168,6 +172,7 @@ class _Locator:
             item
             for item in self._scan.of_role(Role.SUCCESS)
             if self._scan.progress.lines_after(item.position) < _SURVIVED_LINES
+            and self._scan.quiet_between(item.position, self._scan.line_count) <= _LINES_AFTER_SUCCESS
         ]
         strong = [item for item in markers if not item.verdict.soft]
         if not strong:

@@ -170,7 +170,8 @@ def _restart(
     if finding.category is Category.USER_SCRIPT:
         return answer(RestartVerb.REPORT, f"R6: {told}: a restart would repeat it")
     # R7. A cause that a restart does not cure, or that a person must mend first.
-    if not finding.restart.is_automatic:
+    is_unsure = finding.restart is Restart.UNSURE
+    if not finding.restart.is_automatic and not is_unsure:
         why = (
             "a person must mend the cause first"
             if finding.restart is Restart.AFTER_FIX
@@ -203,8 +204,8 @@ def _restart(
     # R13. Not sure enough: a person confirms, whatever the mode.
     avoid = tuple(dict.fromkeys((*state.avoid, *finding.suspects)))
     when = now + timedelta(seconds=backoff_s(settings, len(mine)))
-    if finding.confidence < settings.min_confidence:
-        rule = f"R13: {told}, but only {finding.confidence:.2f} sure"
+    if is_unsure or finding.confidence < settings.min_confidence:
+        rule = f"R13: {told}, but only {finding.confidence:.2f} sure" + (", by its wording" if is_unsure else "")
         lapses = now + timedelta(seconds=settings.approval_s)
         return RestartDecision(RestartVerb.RESTART, _at_most_ask(standing), rule, when, checkpoint, avoid, lapses)
     # R14. Restart elsewhere, after the back-off.

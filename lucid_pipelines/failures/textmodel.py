@@ -6,6 +6,7 @@ the golden rows again or refuses (R-40).
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import re
@@ -129,6 +130,7 @@ def model_to_json(model: TextModel, golden: list[str]) -> dict[str, object]:
         "corpus_version": model.corpus_version,
         "corpus_digest": model.corpus_digest,
         "trained_with": model.trained_with,
+        "weights_digest": _digest(model),
         "bias": [round(float(x), 4) for x in model.bias],
         "weights": [_sparse(row) for row in model.weights],
         "golden": [{"text": text, "probabilities": _rounded(model.judge(text))} for text in golden],
@@ -164,6 +166,8 @@ def model_from_json(document: dict[str, object]) -> TextModel:
         unknown = set(model.labels) - set(LABELS)
         if unknown or len(model.labels) != len(rows) or model.bias.shape != (len(rows),):
             raise InputError(f"the text model has labels or shapes that do not fit: {sorted(unknown)}")
+        if document["weights_digest"] != _digest(model):
+            raise InputError("the text model's weights are not those that were trained: their digest differs")
         for row in golden:
             _check_golden(model, str(row["text"]), cast("dict[str, float]", row["probabilities"]))
     except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -182,6 +186,11 @@ def load_text_model() -> TextModel:
     except ValueError as error:
         raise InputError(f"the text model's file is not JSON: {error}") from error
     return model_from_json(document)
+
+
+def _digest(model: TextModel) -> str:
+    rows = [_sparse(row) for row in model.weights] + [{str(i): round(float(x), 4) for i, x in enumerate(model.bias)}]
+    return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
 
 
 def _grams(text: str) -> list[str]:

@@ -44,6 +44,8 @@ class Restart(StrEnum):
     """A plain restart cures it (races, a taken port)."""
     AFTER_FIX = "after_fix"
     """Only when a person has mended the cause: a full disk, a cut checkpoint."""
+    UNSURE = "unsure"
+    """It may help, but only the wording says so: a person confirms."""
     NEVER = "never"
 
     @property
