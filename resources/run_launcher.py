@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import psutil
 from dagster import DagsterRun, DefaultRunLauncher, StringSource
 from dagster._core.launcher.base import CheckRunHealthResult, LaunchRunContext, WorkerStatus
 from dagster._grpc.types import ExecuteRunArgs
@@ -84,7 +85,10 @@ class WarmRunLauncher(DefaultRunLauncher):
         process = find_worker(run.tags.get(WORKER_TAG, ""))
         if process is None:
             return False
-        process.send_signal(signal.SIGINT)
+        try:
+            process.send_signal(signal.SIGINT)
+        except psutil.NoSuchProcess:
+            return False  # it ended by itself in this very moment
         return True
 
     @property

@@ -45,12 +45,21 @@ def read_message(connection: socket.socket) -> dict[str, object] | None:
         data += chunk
         if len(data) > MAX_MESSAGE_BYTES:
             raise ExternalError(f"a message to the run server is too long: over {MAX_MESSAGE_BYTES} bytes")
+    return parse_message(data)
+
+
+def parse_message(line: bytes | bytearray) -> dict[str, object]:
+    """One JSON line as an object.
+
+    Raises:
+        ExternalError: it is something else.
+    """
     try:
-        message = json.loads(data)
-    except ValueError as error:
-        raise ExternalError(f"not a JSON line: {bytes(data[:80])!r}") from error
+        message = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ExternalError(f"not a JSON line: {bytes(line[:80])!r}") from error
     if not isinstance(message, dict):
-        raise ExternalError(f"not a JSON object: {bytes(data[:80])!r}")
+        raise ExternalError(f"not a JSON object: {bytes(line[:80])!r}")
     return message
 
 

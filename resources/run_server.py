@@ -11,9 +11,7 @@ import contextlib
 import ctypes
 import gc
 import importlib
-import json
 import os
-import select
 import signal
 import socket
 import sys
@@ -28,12 +26,12 @@ from typing import NoReturn
 from dagster import DagsterInstance, in_process_executor, job, op
 
 from lucid_pipelines.domain.errors import ExternalError, StateError
-from lucid_pipelines.resources.run_protocol import read_message, worker_identity
+from lucid_pipelines.resources.run_callers import Callers, has_hung_up, reply
+from lucid_pipelines.resources.run_protocol import parse_message, worker_identity
 from lucid_pipelines.sensors.console import LOGGERS
 from lucid_pipelines.service.dagster_home import MODULE_NAME
 
 _POLL_S = 1.0
-_READ_TIMEOUT_S = 5.0
 _INTERRUPT_PATIENCE_S = 8.0
 _PR_SET_PDEATHSIG = 1
 
@@ -54,20 +52,16 @@ def serve(socket_path: Path, definitions_module: str = MODULE_NAME) -> None:
     gc.collect()
     gc.freeze()  # keeps the collector from touching, and so copying, pages that all children share
     runs: set[int] = set()
-    with _listen(socket_path) as listener:
+    with _listen(socket_path) as listener, Callers(listener) as callers:
         print(f"run server ready on {socket_path}", flush=True)
         while not stopping:
             _reap(runs)
-            readable, _, _ = select.select([listener], [], [], _POLL_S)
-            if not readable:
-                continue
-            connection, _ = listener.accept()
-            with connection:
-                connection.settimeout(_READ_TIMEOUT_S)
+            for connection, line in callers.wait(_POLL_S):
                 if _newest_source() != sources:
-                    _reply(connection, {"error": "the source files changed; the run server restarts"})
+                    reply(connection, {"error": "the source files changed; the run server restarts"})
                     return
-                _handle(connection, listener, dagster_main, runs)
+                _handle(connection, line, callers, dagster_main, runs)
+                callers.drop(connection)
     _interrupt(runs)
 
 
@@ -94,29 +88,32 @@ def _warm_up() -> None:
 
 
 def _handle(
-    connection: socket.socket, listener: socket.socket, dagster_main: Callable[[], object], runs: set[int]
+    connection: socket.socket, line: bytes, callers: Callers, dagster_main: Callable[[], object], runs: set[int]
 ) -> None:
     try:
-        request = read_message(connection)
-    except (ExternalError, OSError) as error:
-        _reply(connection, {"error": str(error)})
-        return
-    if request is None:
+        request = parse_message(line)
+    except ExternalError as error:
+        reply(connection, {"error": str(error)})
         return
     if request.get("ping"):
-        _reply(connection, {"pid": os.getpid()})
+        reply(connection, {"pid": os.getpid()})
         return
     command = request.get("command")
     if not isinstance(command, list) or command[:2] != ["api", "execute_run"] or len(command) != 3:
-        _reply(connection, {"error": f"not a run to execute: {command!r}"[:300]})
+        reply(connection, {"error": f"not a run to execute: {command!r}"[:300]})
         return
-    pid = os.fork()
+    if has_hung_up(connection):
+        return  # it gave up waiting and has started the run in a process of its own: not a second time
+    try:
+        pid = os.fork()
+    except OSError as error:
+        reply(connection, {"error": f"the machine starts no more processes: {error}"})
+        return
     if pid == 0:
-        listener.close()
-        connection.close()
+        callers.close_all()
         _run([str(part) for part in command], dagster_main)
     runs.add(pid)
-    _reply(connection, {"worker": worker_identity(pid)})
+    reply(connection, {"worker": worker_identity(pid)})
 
 
 def _run(command: list[str], dagster_main: Callable[[], object]) -> NoReturn:
@@ -155,11 +152,6 @@ def _listen(path: Path) -> socket.socket:
         os.umask(previous)
     listener.listen(64)
     return listener
-
-
-def _reply(connection: socket.socket, message: dict[str, object]) -> None:
-    with contextlib.suppress(OSError):  # the caller may have given up; it then falls back by itself
-        connection.sendall(json.dumps(message).encode() + b"\n")
 
 
 def _reap(runs: set[int]) -> None:
