@@ -98,7 +98,8 @@ _DENOMINATOR = re.compile(
     r"|(?P<k>[kKMGT]?)(?P<noun>[a-z]{0,4}|[步轮次批]) *(?:/共?|\bof\b|\bout of\b|，?共) *"
     rf"(?P<total>{_NUM})(?P<k2>[kKMGT](?![a-zA-Z]))?"
 )
-_RANGE = re.compile(r"-(\d+)(?![\d.-])")
+_RANGE = re.compile(r"- {0,6}(\d+)(?![\d.-])")
+_KEYED = re.compile(r"[\"'](?:key|name|metric|tag)[\"']: ?[\"']([^\"']{1,60})[\"']")
 _COUNT_NOUN = (
     r"(?:steps?|iters?|iterations?|its?|batch(?:es)?|updates?|epochs?|samples?|images?|imgs?|examples?|tokens?|toks?|"
     r"words?|frames?|seqs?|sequences?|sents?|sentences?|docs?|documents?|episodes?|ba|ep|rounds?|records?|requests?|files?|"
@@ -222,6 +223,8 @@ def _read(text: str, match: re.Match[str], left: str, before: list[Found]) -> tu
             name, end = noun[1], noun.end()
         elif not lead and not aside and (behind := _NAME_BEHIND.match(text, end)):
             name, end = behind[1], behind.end()
+    if name == "value" and (keyed := _KEYED.findall(text, 0, start)):
+        name = keyed[-1]
     field = Field(name, qualifier, unit, kind, integral, explicit, aside, bar, lead, words, free)
     return Found(field, span, sign, factor, total_span, total_factor, None, end), end
 

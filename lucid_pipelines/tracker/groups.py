@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 from lucid_pipelines.tracker.meaning import Meaning, Role, meaning
 from lucid_pipelines.tracker.phase import Phase, phase_of
@@ -69,7 +70,21 @@ class Group:
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        return tuple(Column(self, index, field, meaning(field)) for index, field in enumerate(self.shape.fields))
+        """The numbers of the template.
+
+        ``loss 154 6.98`` names the first of two numbers that belong together: where it counts upward and the
+        second is a decimal without a name, the first is the step and the second the loss.
+        """
+        columns = [Column(self, index, field, meaning(field)) for index, field in enumerate(self.shape.fields)]
+        for first, second in pairwise(tuple(columns)):
+            if first.role is not Role.LOSS or not first.field.integral or len(set(first.values)) < 3:
+                continue
+            if any(b <= a for a, b in pairwise(first.values)):
+                continue
+            columns[first.index] = replace(first, meaning=Meaning(Role.STEP, 0.6, noun="step"))
+            if not (second.field.name or second.field.integral or second.field.aside or second.field.unit):
+                columns[second.index] = replace(second, meaning=first.meaning)
+        return tuple(columns)
 
     def of_role(self, *roles: Role) -> list[Column]:
         return [column for column in self.columns if column.role in roles]
@@ -94,6 +109,8 @@ class Group:
         score += sum(weight for role, weight in _EVIDENCE.items() if role in roles)
         if any(c.role is Role.STEP and c.meaning.weight >= 1.0 for c in self.columns):
             score += 0.5
+        if Role.STEP in roles and Role.EPOCH in roles:
+            score += 0.3
         if any(field.words > 5 for field in self.shape.fields):
             score -= 1.0
         return score

@@ -75,6 +75,7 @@ def meaning(field: Field) -> Meaning:
         or _by_rate_name(field, bag, tokens)
         or _ordinary(field, bag)
         or _loss(tokens, bag)
+        or _error(field, bag)
         or _time(field, bag, unit)
         or _counter(field, bag)
     )
@@ -242,6 +243,12 @@ def _loss(tokens: list[str], bag: frozenset[str]) -> Meaning | None:
     if core <= {"mse", "mae", "rmse", "cost", "objective", "objf", "elbo"}:
         weight = min(weight, 0.6)
     return Meaning(Role.LOSS, weight)
+
+
+def _error(field: Field, bag: frozenset[str]) -> Meaning | None:
+    """``Err 2.31``: a measure of error, if it is a decimal and its name says nothing else."""
+    is_measure = bag & words.ERROR and not field.integral and bag <= words.ERROR | words.LOSS_FILLER | words.EVALUATION
+    return Meaning(Role.LOSS, 0.5) if is_measure else None
 
 
 def _time(field: Field, bag: frozenset[str], unit: str) -> Meaning | None:

@@ -227,7 +227,8 @@ def _from_clock(ticks: Sequence[Tick], related: Sequence[Series], amount: int) -
         return best
     for series in related:
         known = series.meaning
-        is_elapsed = known.role is Role.ELAPSED or (known.role is Role.TIME and known.scale_s is not None)
+        is_plain = series.column.field.name.lower() in ("time", "total time", "time elapsed")
+        is_elapsed = known.role is Role.ELAPSED or (known.role is Role.TIME and (known.scale_s is not None or is_plain))
         if not is_elapsed:
             continue
         moves = behaviour(series.values)

@@ -28,6 +28,10 @@ class Phase(StrEnum):
         return self in (Phase.TRAINING, Phase.NEUTRAL)
 
 
+CLEAR_LOSS = 0.55
+"""A name of this weight is a loss and nothing else."""
+
+
 @lru_cache(maxsize=16_384)
 def phase_of(shape: Shape) -> Phase:
     """Judge by the words that name no number, by odd names, and by what is reported.
@@ -40,14 +44,14 @@ def phase_of(shape: Shape) -> Phase:
         return Phase.TRANSFER
     leading, trailing = _words(shape, meanings)
     losses = [m for m in meanings if m.role is Role.LOSS]
-    trains = any(not m.is_evaluation for m in losses)
+    trains = any(not m.is_evaluation and m.weight >= CLEAR_LOSS for m in losses)
     spoken = leading if trains else [*leading, *trailing]
     bag = frozenset(spoken)
     training = [i for i, word in enumerate(spoken) if word in words.TRAINING]
     evaluating = [i for i, word in enumerate(spoken) if word in words.EVALUATION]
     if evaluating and (not training or max(evaluating) > max(training)):
         return Phase.EVALUATION
-    if losses and not trains:
+    if losses and all(m.is_evaluation for m in losses):
         return Phase.EVALUATION
     if trains:
         return Phase.TRAINING if training or any(m.is_training for m in losses) else Phase.NEUTRAL

@@ -20,7 +20,7 @@ ITEMS = _words(
 COUNTER_FILLER = _words(
     "global current cur curr train training total completed num number n no at optimizer optim opt "
     "optimization optimisation now finished done the i count idx index id 第 当前 训练 全局 of "
-    "progress agent trained so far learning "
+    "progress agent trained so far learning learner "
 )
 TOTAL = _words("total max num n target maximum 总 总共 最大")
 NOT_COUNTER = _words(
@@ -32,6 +32,8 @@ NOT_COUNTER = _words(
 LOSS = _words(
     "loss losses nll xent crossentropy cost objective objf mse mae rmse logloss mlogloss ce bce elbo 损失 损失值 loss值"
 )
+ERROR = _words("err error errors")
+"""Also what training tries to make small, but said of much else."""
 LOSS_FILLER = _words(
     "train training tr total avg average mean step batch running current cur curr iter iteration smooth smoothed "
     "value raw global reduced lm model all sum overall epoch minibatch mini g t 训练 总 平均 当前 interval ema moving "
@@ -59,8 +61,9 @@ TRAINING = _words(
 )
 
 TIME = _words(
-    "time times timing timings duration dur dt latency took takes sec secs second seconds ms msec msecs millisecond "
-    "milliseconds wall walltime elapsed eta remaining 耗时 用时 时间 剩余 剩余时间 预计 预计剩余"
+    "time times timer timers timing timings duration dur dt latency took takes sec secs second seconds "
+    "ms msec msecs millisecond milliseconds wall walltime elapsed eta remaining "
+    "耗时 用时 时间 剩余 剩余时间 预计 预计剩余"
 )
 REMAINING = _words("eta remaining remain left rem 剩余 剩余时间 预计 预计剩余")
 ELAPSED = _words("elapsed wall walltime uptime passed since cumulative runtime total 已用 已用时间 总耗时 总用时")
