@@ -67,6 +67,8 @@ def observe(system: System, active: Sequence[ActiveAttempt]) -> ObservedChanges:
 
 def judge(attempt: Attempt, exit: ExitRecord, *, cancel_requested: bool) -> Verdict:
     """Decide how an attempt ended from its exit record alone; log text never outranks it (R-2, R-5)."""
+    if exit.reason == "fenced" and cancel_requested:
+        return Verdict(Outcome.CANCELLED, Cause.USER, "cancelled by its user; its wrapper had died")
     if exit.reason == "fenced":
         return Verdict(Outcome.LOST, Cause.INFRASTRUCTURE, exit.detail or "fenced after its wrapper had died")
     if exit.reason == "spawn_failed":
@@ -128,7 +130,8 @@ def _record_exit(system: System, item: ActiveAttempt, observation: Observation) 
     assert exit is not None, "an exited attempt comes with its record"
     verdict = judge(item.attempt, exit, cancel_requested=item.job.cancel_requested_at is not None)
     if exit.reason == "fenced":
-        verdict = _given_up(system, item.attempt) or verdict
+        given_up = None if item.job.cancel_requested_at else _given_up(system, item.attempt)
+        verdict = given_up or verdict
     # The scheduler asked for this stop before the user cancelled: the store makes it a cancellation.
     result = system.store.attempts.record_end(
         item.attempt.attempt_id,
@@ -154,6 +157,8 @@ def _record_lost(system: System, item: ActiveAttempt, observation: Observation, 
     if after.sight is Sight.EXITED and after.exit is not None and after.exit.reason != "fenced":
         return _record_exit(system, item, after)  # its own record came after all
     verdict = _given_up(system, item.attempt)
+    if item.job.cancel_requested_at is not None:  # it is gone, as its user wished: nothing to repair
+        verdict = Verdict(Outcome.CANCELLED, Cause.USER, f"cancelled by its user; {why}")
     if verdict is None:
         system.store.counters.add("attempts_lost", now=system.clock.now())
         verdict = Verdict(Outcome.LOST, Cause.INFRASTRUCTURE, why)

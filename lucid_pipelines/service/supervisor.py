@@ -17,6 +17,7 @@ import time
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import IO
 
 import psutil
 
@@ -37,6 +38,7 @@ _SOCKET_PATIENCE_S = 120.0
 _STOP_PATIENCE_S = 12.0
 _STRAY_PATIENCE_S = 5.0
 _POLL_S = 0.5
+_LOCK_PATIENCE_S = 1.0
 _STABLE_S = 60.0
 _BACKOFF_S = (0.5, 2.0, 5.0, 15.0, 30.0)
 _MAX_LOG_BYTES = 20 * 1024 * 1024
@@ -192,7 +194,7 @@ def main() -> int:
     """Run the service of ``LUCID_HOME`` until asked to stop."""
     settings = load_settings()
     files = run_files(settings)
-    lock = hold_lock(files)
+    lock = _hold_lock_soon(files)
     if lock is None:
         print("another supervisor runs this home folder", file=sys.stderr)
         return 5
@@ -220,6 +222,14 @@ def _is_run_of(process: psutil.Process, home: Path) -> bool:
         return "execute_run" in process.cmdline() and process.environ().get("LUCID_HOME") == str(home)
     except (psutil.NoSuchProcess, psutil.AccessDenied):
         return False
+
+
+def _hold_lock_soon(files: RunFiles) -> IO[str] | None:
+    """Take the lock; somebody who only asks whether the service runs has it for a moment too."""
+    deadline = time.monotonic() + _LOCK_PATIENCE_S
+    while (lock := hold_lock(files)) is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return lock
 
 
 def _die_with_parent() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from lucid_pipelines.control import exits
 from lucid_pipelines.control.exits import claim_exits, handle_exit
+from lucid_pipelines.control.explaining import explain
 from lucid_pipelines.control.recovering import carry_out_due, due_actions
 from lucid_pipelines.control.scheduling import WINDOW_LEASE, run_pass, run_window
 from lucid_pipelines.control.system import System
@@ -17,7 +18,7 @@ from lucid_pipelines.control.window_watch import WatchState, watch_window
 from lucid_pipelines.domain.decision import Decision
 from lucid_pipelines.domain.errors import ExternalError, InputError, StaleLockError
 from lucid_pipelines.domain.job import Job, JobSpec
-from lucid_pipelines.domain.states import JobState, Mode, Outcome
+from lucid_pipelines.domain.states import Cause, JobState, Mode, Outcome
 from lucid_pipelines.domain.view import ClusterView
 from lucid_pipelines.policies import Policy
 from lucid_pipelines.ports import LaunchRequest, LaunchResult, Observation, Sight
@@ -278,3 +279,54 @@ def test_a_clock_that_is_set_back_stops_no_window_and_no_watch(world: World) -> 
     assert report.ended_because == "no successor came"
     assert len(seen) > 50, "it went on making passes after the clock was set back"
     assert world.store.leases.holder(WINDOW_LEASE, now=world.clock.now()) is None
+
+
+def test_a_cancelled_job_whose_wrapper_dies_is_cancelled_and_not_lost(world: World) -> None:
+    job = world.submit("vanish")
+    world.rounds(2)
+    world.cluster.broken["stop:"] = ExternalError("away")
+    world.store.jobs.request_cancel(job.job_id, who="ada", now=world.clock.now())
+    world.rounds(3)
+    ended = world.store.jobs.get(job.job_id)
+    assert (ended.state, ended.cause) == (JobState.CANCELLED, Cause.USER)
+    assert world.store.exits.pending() == (0, None), "nothing is to be repaired"
+    assert world.store.queue.view().slots == ()
+
+
+def test_a_cancelled_job_that_cannot_be_launched_is_cancelled(world: World) -> None:
+    world.cluster.broken["launch:ok"] = ExternalError("away")
+    job = world.submit("ok")
+    world.rounds(1)
+    world.store.jobs.request_cancel(job.job_id, who="ada", now=world.clock.now())
+    world.rounds(5, 20.0)
+    assert world.state(job) is JobState.CANCELLED
+    assert world.cluster.launches == {}
+
+
+def test_a_node_that_is_removed_while_a_job_runs_on_it(world: World) -> None:
+    running = world.submit("ok", gpus=4)
+    world.rounds(1)
+    world.cluster.nodes = (("node-2", 4, "nlp"),)
+    waiting, other = world.submit("ok"), world.submit("ok", vc="nlp")
+    world.rounds(5)
+    assert [world.state(job) for job in (running, waiting, other)] == [
+        JobState.COMPLETED,
+        JobState.QUEUED,
+        JobState.COMPLETED,
+    ]
+    told = explain(world.system, waiting.job_id)
+    assert told.waiting is not None and told.waiting.cause == "unknown_vc"
+
+
+def test_many_jobs_at_once_all_end_once(world: World) -> None:
+    specs = [JobSpec(f"n{i}", "ada", "vision", 1 + i % 4, ("ok",)) for i in range(40)]
+    jobs = world.store.jobs.submit_many(specs, world.clock.now())
+    for _ in range(5):
+        take_in_all(world.system)
+    for _ in range(200):
+        world.rounds(1)
+        if not world.store.queue.view().waiting and not world.store.queue.view().active:
+            break
+    assert {world.state(job) for job, _ in jobs} == {JobState.COMPLETED}
+    assert world.cluster.clashes == [] and set(world.cluster.launches.values()) == {1}
+    assert len(world.cluster.launches) == len(jobs)
