@@ -73,13 +73,17 @@ def failure_handling_job() -> None:
     description="Starts failure_handling_job when abnormal exits wait in the outbox.",
 )
 def exit_sensor(context: SensorEvaluationContext, lucid: LucidResource) -> RunRequest | SkipReason:
-    """One count over our own table; never the run history."""
+    """Two counts over our own table; never the run history."""
     del context
+    now = lucid.system.clock.now()
     pending, oldest = lucid.system.store.exits.pending()
-    if pending == 0 or oldest is None:
+    claimable = lucid.system.store.exits.claimable_count(now=now) if pending else 0
+    if claimable == 0 or oldest is None:
         due = due_actions(lucid.system)
         if due:
             return RunRequest(tags={"lucid/due_actions": str(len(due))})
+        if pending:
+            return SkipReason(f"{pending} abnormal exit(s) are being handled or wait for their next try")
         return SkipReason("no abnormal exit waits and no action is due")
-    lag_s = (lucid.system.clock.now() - oldest).total_seconds()
+    lag_s = (now - oldest).total_seconds()
     return RunRequest(tags={"lucid/pending": str(pending), "lucid/lag_s": f"{lag_s:.0f}"})

@@ -37,6 +37,13 @@ class Exits:
         oldest = select(_EXITS.c.at).where(mine).order_by(_EXITS.c.id).limit(1)
         return self._database.read(lambda c: (int(c.execute(count).scalar_one()), c.execute(oldest).scalar()))
 
+    def claimable_count(self, *, now: datetime, abnormal: bool = True) -> int:
+        """How many unhandled entries nobody has claimed and whose time has come."""
+        is_free = _EXITS.c.lock_token.is_(None) | (_EXITS.c.locked_until <= now)
+        mine = _EXITS.c.handled_at.is_(None) & (_EXITS.c.abnormal == abnormal) & (_EXITS.c.available_at <= now)
+        query = select(func.count()).select_from(_EXITS).where(mine, is_free)
+        return self._database.read(lambda c: int(c.execute(query).scalar_one()))
+
     def claim(
         self, *, worker: str, now: datetime, limit: int, ttl_s: float, abnormal: bool = True
     ) -> list[Claim[Exit]]:

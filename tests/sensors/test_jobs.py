@@ -13,7 +13,8 @@ from dagster import DagsterInstance, RunRequest, SkipReason, build_sensor_contex
 from lucid_pipelines.client import Client
 from lucid_pipelines.control.requests import parse_request
 from lucid_pipelines.definitions import defs
-from lucid_pipelines.domain.states import JobState
+from lucid_pipelines.domain.cluster import NodeShare, Placement
+from lucid_pipelines.domain.states import JobState, Outcome
 from lucid_pipelines.resources.lucid import LucidResource
 from lucid_pipelines.sensors.exits import exit_sensor
 from lucid_pipelines.sensors.scheduling import scheduling_sensor
@@ -135,6 +136,21 @@ def test_old_runs_are_deleted_and_young_ones_kept(client: Client, instance: Dags
     before = instance.get_runs_count()
     assert execute("maintenance_job", instance).success
     assert instance.get_runs_count() == before + 1, "nothing here is old enough"
+
+
+def test_an_exit_that_is_put_off_starts_no_run_before_its_time(client: Client, instance: DagsterInstance) -> None:
+    store, now = client.system.store, client.system.clock.now()
+    job, _ = store.jobs.submit(parse_request({"command": ["true"]}).to_spec(vc="nlp", snapshot_digest=None), now)
+    execute("submission_job", instance)
+    placement = Placement((NodeShare("node-2", (0,)),))
+    attempt = store.attempts.place(job.job_id, placement, who="test", now=now)
+    store.attempts.record_end(attempt.attempt_id, None, Outcome.LOST, who="test", now=now)
+    assert len(tick(exit_sensor, instance).run_requests) == 1
+    (claim,) = store.exits.claim(worker="other", now=now, limit=5, ttl_s=60.0)
+    assert tick(exit_sensor, instance).run_requests == [], "another worker has it"
+    store.exits.retry_later(claim, now=now, delay_s=60.0, error="away")
+    skipped = tick(exit_sensor, instance)
+    assert skipped.run_requests == [] and "next try" in skipped.skip_message
 
 
 def test_a_sensor_says_why_it_skips(client: Client, instance: DagsterInstance) -> None:
