@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import json
@@ -143,7 +144,9 @@ def _write_csv(trace: LoadedTrace, header: str, path: Path, *, is_gzip: bool) ->
             text.write(f"{COMMENT}{header}\n")
             if trace.is_synthetic:
                 text.write(f"# {SYNTHETIC_WARNING}\n")
-            trace.frame[list(JOB_FIELDS)].to_csv(text, index=False, lineterminator="\n")
+            # Every text is quoted: a carriage return inside a name would otherwise end the row for a reader.
+            fields = trace.frame[list(JOB_FIELDS)]
+            fields.to_csv(text, index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
 
 
 def _write_parquet(trace: LoadedTrace, header: str, path: Path) -> None:

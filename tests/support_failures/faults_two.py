@@ -96,7 +96,7 @@ RuntimeError: Bad StatusOr access: INTERNAL: RunNeuronCCImpl: nrt_execute status
 ''' + PY + '''  File "/home/u/train.py", line 9, in <module>
     torch.zeros(1).cuda()
 RuntimeError: No HIP GPUs are available''', components=("gpu",)),
-    Fault("miopen_db", "torch", "framework", None, False, '''MIOpen Error: /root/driver/MLOpen/src/sqlite_db.cpp:220: Internal error while accessing SQLite database: locking protocol
+    Fault("miopen_db", "torch", "framework", None, False, '''MIOpen Error: /opt/driver/MLOpen/src/sqlite_db.cpp:220: Internal error while accessing SQLite database: locking protocol
 ''' + PY + '''  File "/home/u/train.py", line 99, in step
     out = conv(x)
 >>RuntimeError: miopenStatusInternalError'''),
