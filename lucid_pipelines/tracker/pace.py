@@ -145,7 +145,7 @@ def _from_series(
     raw = [v for v in series.values[-amount:] if math.isfinite(v) and v > 0]
     if not raw or len(raw) < 0.5 * min(len(series.values), amount):
         return None
-    rough = granularity(raw) / 2 / (sum(raw) / len(raw))
+    rough = granularity([v for v in series.values if math.isfinite(v)]) / 2 / (sum(raw) / len(raw))
     if known.role is Role.STEP_RATE:
         steady = steady_mean([(known.scale_s or 1.0) / v for v in raw])
         return (Pace(steady.mean, PaceSource.RATE, steady, column), rough) if steady else None

@@ -147,4 +147,4 @@ def _resolution_s(ticks: Sequence[Tick]) -> float:
     stamps = [tick.record.time.at_s for tick in ticks if tick.record.time is not None]
     if not stamps:
         return 0.0
-    return 1.0 if all(stamp == int(stamp) for stamp in stamps) else 0.001
+    return 1.0 if len({round(stamp % 1.0, 6) for stamp in stamps}) == 1 else 0.001
