@@ -104,7 +104,7 @@ def test_a_driver_that_hangs_costs_one_time_limit(double: NvmlDouble) -> None:
     )
     assert "did not answer within 0.5 s" in first
     assert second == first
-    assert took_s < 2
+    assert took_s < 15, "twice the time limit and the start of Python, not twice the driver's 20 s"
 
 
 def test_several_threads_may_ask_at_once(double: NvmlDouble) -> None:
