@@ -239,7 +239,7 @@ def project_title(tree: SourceTree) -> Lit | None:
     for file in ("README.md", "README.rst", "readme.md", "README", "README.txt"):
         text = tree.read_text(file) if tree.is_file(file) else None
         for number, line in enumerate((text or "").split("\n")[:40], 1):
-            title = re.sub(r"<[^>]*>|!?\[[^\]]*\]\([^)]*\)|[#*=`]", " ", line).strip()
+            title = re.sub(r"<[^>]*>|!?\[[^\]]*\]\([^)]*\)|[#*=`]", " ", line[:400]).strip()
             if len(title) > 2 and re.search(r"[A-Za-z]{2}", title):
                 return Lit(title[:200], Origin(SourceKind.CODE, file, number))
     return None

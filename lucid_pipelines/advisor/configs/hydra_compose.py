@@ -85,6 +85,9 @@ class Composer:
         for _ in range(3):
             before = dict(self._choices)
             self._gather(name, "", 0)
+            for entry in self._added:
+                if entry.option is not None:
+                    self._gather(entry.option, entry.group, 0)
             if before == self._choices:
                 break
         composed = self._build(name, "", "", 0)

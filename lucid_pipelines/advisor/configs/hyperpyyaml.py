@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _REFERENCE = re.compile(r"<([^<>]+)>")
 MAX_DEPTH = 40
+MAX_PIECES = 20_000
 
 
 def resolve_tags(content: Value, machine: Machine, site: Site) -> Value:
@@ -39,6 +40,7 @@ class _Resolver:
         self._machine = machine
         self._site = site
         self._done: dict[str, Value] = {}
+        self._pieces = 0
         self._active: set[str] = set()
 
     def map(self, source: Map, depth: int) -> Map:
@@ -62,7 +64,8 @@ class _Resolver:
         return value
 
     def _value(self, value: Value, depth: int) -> Value:
-        if depth > MAX_DEPTH:
+        self._pieces += 1
+        if depth > MAX_DEPTH or self._pieces > MAX_PIECES:
             return unknown("deep")
         if isinstance(value, Map):
             return self.map(value, depth)

@@ -12,6 +12,7 @@ from lucid_pipelines.advisor.evaluator.branches import either
 from lucid_pipelines.advisor.evaluator.classes import fill_fields, fill_payload
 from lucid_pipelines.advisor.evaluator.expressions import shown_text
 from lucid_pipelines.advisor.evaluator.iterate import items_of, range_bounds
+from lucid_pipelines.advisor.evaluator.machine import RaisedError
 from lucid_pipelines.advisor.evaluator.methods import sorted_items
 from lucid_pipelines.advisor.evaluator.operators import binary, compare, derived, truth
 from lucid_pipelines.advisor.evaluator.parsing import parse
@@ -218,16 +219,18 @@ def sort(machine: Machine, args: Args, kwargs: Kwargs, site: Site) -> Value:
         return unknown("sorted", *args)
     key = kwargs.get("key")
     reverse = truth(kwargs.get("reverse", FALSE)) is True
-    if key is not None:
-        keys = sorted_items([machine.call(key, [item], {}, site) for item in items[:256]])
-        if keys is None or len(items) > 256:
-            return Seq(items)
-        marked = [(machine.call(key, [item], {}, site), item) for item in items]
-        order = {id(one): number for number, one in enumerate(keys)}
-        marked.sort(key=lambda pair: order.get(id(pair[0]), 0))
-        ordered: list[Value] | None = [item for _, item in marked]
-    else:
+    if key is None or (isinstance(key, Lit) and key.value is None):
         ordered = sorted_items(items)
+    elif len(items) > 256:
+        ordered = None
+    else:
+        keyed = [(machine.call(key, [item], {}, site), item) for item in items]
+        known = [(value.value, item) for value, item in keyed if isinstance(value, Lit)]
+        try:
+            known.sort(key=lambda pair: pair[0])  # type: ignore[arg-type,return-value]
+        except TypeError:
+            known = []
+        ordered = [item for _, item in known] if len(known) == len(items) else None
     if ordered is None:
         return Seq(items)
     return Seq(list(reversed(ordered)) if reverse else ordered)
@@ -272,7 +275,15 @@ def has(machine: Machine, owner: Value, name: str, site: Site) -> bool | None:
     if isinstance(owner, Sym):
         return None
     before = dict(machine.trace.gaps)
-    found = machine.attribute(owner, name, site)
+    machine.handlers.append(("AttributeError",))
+    try:
+        found = machine.attribute(owner, name, site)
+    except RaisedError as error:
+        if error.name != "AttributeError":
+            raise
+        return False
+    finally:
+        machine.handlers.pop()
     if isinstance(found, Sym) and found.path == "AttributeError":
         machine.trace.gaps.clear()
         machine.trace.gaps.update(before)

@@ -28,6 +28,7 @@ from lucid_pipelines.advisor.evaluator.values import (
     Lit,
     Map,
     Model,
+    Native,
     Origin,
     Seq,
     Site,
@@ -93,7 +94,17 @@ def binary_operation(machine: Machine, node: ast.BinOp, frame: Frame) -> Value:
         answer = left.invoke_operator(machine, symbol, right, site)
         if answer is not None:
             return answer
-    return binary(symbol, left, right, site, node)
+    result = binary(symbol, left, right, site, node)
+    _spend(machine, result)
+    return result
+
+
+def _spend(machine: Machine, value: Value) -> None:
+    """Count what a large new text or sequence costs."""
+    if isinstance(value, Seq):
+        machine.spend(len(value.items))
+    elif isinstance(value, Lit) and isinstance(value.value, str | bytes) and len(value.value) > 64:
+        machine.spend(len(value.value))
 
 
 def unary_operation(machine: Machine, node: ast.UnaryOp, frame: Frame) -> Value:
@@ -292,7 +303,10 @@ def call(machine: Machine, node: ast.Call, frame: Frame) -> Value:
     if len(args) > 2_000 or len(kwargs) > 2_000:
         return unknown("too many arguments")
     machine.caller = frame
-    return machine.call(callee, args, kwargs, site)
+    result = machine.call(callee, args, kwargs, site)
+    if isinstance(callee, Native):
+        _spend(machine, result)
+    return result
 
 
 def lambda_(machine: Machine, node: ast.Lambda, frame: Frame) -> Value:

@@ -79,6 +79,8 @@ class Budget:
     """Bounds on one evaluation."""
 
     steps: int = 700_000
+    items: int = 12_000_000
+    """Items of containers and characters of texts that may be made in all."""
     call_depth: int = 45
     calls_per_function: int = 300
     uncertain_calls: int = 40
@@ -168,6 +170,7 @@ class Machine:
         self.call_counts: dict[int, int] = {}
         self.network_depth = 0
         self._star_steps = 0
+        self._spent = 0
         self.known_builtins = frozenset(dir(builtins))
         self.watched: frozenset[str] = frozenset()
         """Names of parameters whose values are worth noting."""
@@ -187,6 +190,16 @@ class Machine:
             raise BudgetSpentError(f"{self.budget.steps} steps")
         if self.steps & 0x3FF == 0 and self.budget.deadline():
             raise BudgetSpentError("time")
+
+    def spend(self, size: int) -> None:
+        """Count items of new containers and characters of new texts, so that memory stays bounded.
+
+        Raises:
+            BudgetSpentError: more than ``budget.items`` in all.
+        """
+        self._spent += size
+        if self._spent > self.budget.items:
+            raise BudgetSpentError("memory")
 
     # ------------------------------------------------------------------ names
 
@@ -305,6 +318,8 @@ class Machine:
         if module.state != "new":
             return
         module.state = "running"
+        if self.budget.deadline():
+            raise BudgetSpentError("time")
         tree = self.modules.syntax(module.file)
         if tree is None:
             self.trace.gap(f"unreadable module {module.file}")
@@ -361,6 +376,9 @@ class Machine:
                 continue
             try:
                 signal = handler(self, statement, frame)
+            except RecursionError:
+                self.trace.gap("recursion")
+                continue
             except RaisedError as error:
                 if self.journal is not None or self.can_catch(error.name):
                     raise

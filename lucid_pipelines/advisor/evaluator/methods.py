@@ -154,6 +154,7 @@ def _extend(machine: Machine, self: Seq, args: list[Value], kwargs: dict[str, Va
         if items is None:
             self.open = True
         elif len(self.items) + len(items) < MAX_ITEMS:
+            machine.spend(len(items))
             self.items.extend(items)
     return NONE
 
@@ -307,6 +308,7 @@ def _setdefault(machine: Machine, self: Map, args: list[Value], kwargs: dict[str
 
 
 def _update(machine: Machine, self: Map, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
+    machine.spend(sum(len(getattr(arg, "items", ())) for arg in args if isinstance(arg, Map | Seq)))
     for arg in args:
         source = arg.payload if isinstance(arg, Obj) and arg.payload is not None else arg
         if isinstance(source, Map):
@@ -344,6 +346,7 @@ def _key_value(key: Any) -> Value:
 
 
 def _copy_map(machine: Machine, self: Map, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
+    machine.spend(len(self.items))
     twin = Map(dict(self.items), attributes=self.attributes, open=self.open, label=self.label)
     twin.factory = self.factory
     return twin

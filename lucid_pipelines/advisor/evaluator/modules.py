@@ -24,6 +24,10 @@ LIBRARY_PACKAGES = frozenset(
 """Names that mean the library when the snapshot only has a folder of that name without ``__init__.py``."""
 
 
+MAX_PARSED_BYTES = 8 * 1024 * 1024
+"""Source that may be parsed in one reading: its syntax trees take some 30 times as much memory."""
+
+
 class Modules:
     """Modules of one snapshot, found along search roots as Python would find them.
 
@@ -37,7 +41,7 @@ class Modules:
         self._by_file: dict[str, Mod] = {}
         self._found: dict[str, Mod | None] = {}
         self._syntax: dict[str, ast.Module | None] = {}
-        self._nodes = 0
+        self._parsed_bytes = 0
         self.config_files: set[str] = set()
         """Files that the launch line names as configuration."""
 
@@ -74,6 +78,11 @@ class Modules:
         """The syntax tree of a file, ``None`` when it cannot be read or parsed."""
         if file not in self._syntax:
             text = self._tree.read_text(file)
+            if text is not None and self._parsed_bytes + len(text) > MAX_PARSED_BYTES:
+                self._tree.skipped["budget for parsing spent"] += 1
+                text = None
+            if text is not None:
+                self._parsed_bytes += len(text)
             self._syntax[file] = None if text is None else parse(text)
         return self._syntax[file]
 
@@ -83,7 +92,11 @@ class Modules:
         if text is None:
             return False
         return (
-            re.search(rf"^(?:(?:async )?def|class) {name}\b|^{name}\s*[:=]|import .*\b{name}\b", text, re.MULTILINE)
+            re.search(
+                rf"^(?:(?:async )?def|class) {name}\b|^{name}\s*[:=]|import [^\n]{{0,200}}\b{name}\b",
+                text,
+                re.MULTILINE,
+            )
             is not None
         )
 

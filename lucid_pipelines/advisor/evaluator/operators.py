@@ -24,7 +24,7 @@ from lucid_pipelines.advisor.evaluator.values import (
 )
 from lucid_pipelines.advisor.metadata import SourceKind
 
-MAX_TEXT = 200_000
+MAX_TEXT = 8_000
 MAX_ITEMS = 5_000
 MAX_BITS = 512
 
@@ -109,7 +109,7 @@ def unary(node: ast.unaryop, operand: Value, site: Site) -> Value:
     return unknown("unary", operand)
 
 
-def equal(left: Value, right: Value) -> bool | None:
+def equal(left: Value, right: Value, depth: int = 0) -> bool | None:
     """Whether two values are equal; ``None`` when that is unknown."""
     if isinstance(left, Lit) and isinstance(right, Lit):
         return left.value == right.value
@@ -121,7 +121,7 @@ def equal(left: Value, right: Value) -> bool | None:
             return member.attrs.get("name") is other.attrs.get("name")
         return equal(member.attrs["value"], other) if "value" in member.attrs else None
     if isinstance(left, Seq) and isinstance(right, Seq):
-        return _equal_items(left, right)
+        return _equal_items(left, right, depth)
     if isinstance(left, Lit) and isinstance(right, Seq | Map | Cls | Func):
         return False
     if isinstance(right, Lit) and isinstance(left, Seq | Map | Cls | Func):
@@ -298,12 +298,16 @@ def _set_operation(symbol: str, left: Seq, right: Seq) -> Value:
     return Seq([*left.items, *extra], "set")
 
 
-def _equal_items(left: Seq, right: Seq) -> bool | None:
+def _equal_items(left: Seq, right: Seq, depth: int) -> bool | None:
+    if left is right:
+        return None if left.open else True
+    if depth > 4:
+        return None
     if left.open or right.open:
         return None
     if len(left.items) != len(right.items):
         return False
-    answers = [equal(one, other) for one, other in zip(left.items, right.items, strict=True)]
+    answers = [equal(one, other, depth + 1) for one, other in zip(left.items, right.items, strict=True)]
     if False in answers:
         return False
     return None if None in answers else True

@@ -90,7 +90,7 @@ def assign_target(machine: Machine, target: ast.expr, value: Value, frame: Frame
         value = _named(value, target.id)
         machine.bind(target.id, value, frame)
         if isinstance(value, Lit):
-            machine.trace.assign(target.id, value, site, _scope(frame))
+            machine.trace.assign(target.id, value, site, _scope(frame), certain=machine.journal is None)
         elif isinstance(value, Obj) and value.site is not None:
             machine.trace.name_instance(value, target.id)
         elif isinstance(value, Sym) and value.tags:
@@ -100,7 +100,8 @@ def assign_target(machine: Machine, target: ast.expr, value: Value, frame: Frame
         set_attribute(machine, machine.eval(target.value, frame), target.attr, value, site)
         if isinstance(value, Lit):
             owner = _dotted(target.value)
-            machine.trace.assign(target.attr, value, site, ("attribute", site.file, owner), owner)
+            scope = ("attribute", site.file, owner)
+            machine.trace.assign(target.attr, value, site, scope, owner, certain=machine.journal is None)
         elif isinstance(value, Obj) and value.site is not None:
             machine.trace.name_instance(value, target.attr)
         elif isinstance(value, Sym) and value.tags:

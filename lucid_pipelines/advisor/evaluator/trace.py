@@ -66,6 +66,7 @@ class Assignment:
     site: Site
     scope: object
     owner: str = ""
+    certain: bool = True
 
 
 @dataclass(slots=True)
@@ -104,15 +105,18 @@ class Trace:
                 event.target = event.target or name
                 return
 
-    def assign(self, name: str, value: Lit, site: Site, scope: object = None, owner: str = "") -> None:
+    def assign(
+        self, name: str, value: Lit, site: Site, scope: object = None, owner: str = "", *, certain: bool = True
+    ) -> None:
         """Note that a variable, attribute or parameter took a known scalar.
 
         Args:
             scope: what tells variables of the same name apart: the function, or the module's names.
             owner: dotted name of the object whose attribute it is.
+            certain: it happens in every case, not only in a branch whose condition is unknown.
         """
         kept = self.assignments.setdefault(name, [])
-        noted = Assignment(value, site, scope, owner)
+        noted = Assignment(value, site, scope, owner, certain)
         if any(old.site == site and old.value.value == value.value for old in kept):
             return
         if len(kept) >= MAX_ASSIGNMENTS_PER_NAME:

@@ -11,6 +11,7 @@ from lucid_pipelines.advisor.fields.choice import (
     as_number,
     evidence_of,
     formula_of,
+    kind_of,
     named_root,
     pick_setting,
     pick_to_field,
@@ -106,7 +107,7 @@ def _read_rate(facts: JobFacts, sinks: list[tuple[str, CallEvent, Value | None]]
     used = [
         (rate, event) for _, event, rate in sinks if isinstance(rate, Lit) and positive_number(rate.value) is not None
     ]
-    if isinstance(told, Pick) and told.setting is not None and told.setting.level >= 2:
+    if isinstance(told, Pick) and told.setting is not None and told.setting.level >= 2 and not _overruled(told, used):
         _agree(facts, told, used)
         return
     if used:
@@ -154,6 +155,13 @@ def _agree(facts: JobFacts, told: Pick, used: list[tuple[Lit, CallEvent]]) -> No
             return
     _note_scaled(facts, told)
     _note_scaled_by_batch(facts, told.lit)
+
+
+def _overruled(told: Pick, used: list[tuple[Lit, CallEvent]]) -> bool:
+    """Whether the optimiser gets something that is said at least as strongly and does not come from ``told``."""
+    if not used or any(root.value == told.value for rate, _ in used for root in roots(rate)):
+        return False
+    return all(kind_of(rate).rank >= kind_of(told.lit).rank for rate, _ in used)
 
 
 def _note_scaled_by_batch(facts: JobFacts, base: Lit) -> None:

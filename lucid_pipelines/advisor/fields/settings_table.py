@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from lucid_pipelines.advisor.evaluator.flatten import scalars
-from lucid_pipelines.advisor.evaluator.trace import Trace
+from lucid_pipelines.advisor.evaluator.trace import Assignment, Trace
 from lucid_pipelines.advisor.evaluator.values import Cls, Lit, Map, Obj, Origin, Value
 from lucid_pipelines.advisor.metadata import SourceKind
 
@@ -143,7 +143,11 @@ def build_table(
         _add_instances(table, trace)
         _add_assignments(table, trace, main_names or {})
         _add_parameters(table, trace)
+    # A file that the program loads itself counts as the program uses it.
+    loaded = {event.site.file for event in trace.settings} if trace is not None else set()
     for file, content in config_files:
+        if file in loaded:
+            continue
         for path, value in scalars(content):
             table.add(path, value, value, Trust.LOOSE, f"file {file}")
     words = list(launch_words)
@@ -188,19 +192,28 @@ def _add_instances(table: SettingsTable, trace: Trace) -> None:
 
 def _add_assignments(table: SettingsTable, trace: Trace, main_names: dict[str, Value]) -> None:
     for name, assigned in trace.assignments.items():
-        scopes: dict[tuple[object, str], list[Lit]] = {}
+        scopes: dict[tuple[object, str], list[Assignment]] = {}
         for each in assigned:
-            scopes.setdefault((each.scope, each.owner), []).append(each.value)
-        for (scope, owner), values in scopes.items():
+            scopes.setdefault((each.scope, each.owner), []).append(each)
+        for (scope, owner), group in scopes.items():
+            path = f"{owner}.{name}" if owner not in ("", "self") else name
+            written = [each for each in group if not _is_computed(each.value)]
             # The last value that was written down is the setting; what the program makes of it comes after.
-            written = [
-                value for value in values if value.origin is None or value.origin.kind is not SourceKind.COMPUTED
-            ]
-            initial = written[-1] if written else values[0]
-            final = main_names.get(name) if scope == id(main_names) else values[-1]
-            if isinstance(initial.value, str | int | float):
-                path = f"{owner}.{name}" if owner not in ("", "self") else name
-                table.add(path, initial, final if isinstance(final, Lit) else None, Trust.ASSIGNMENT, "variable")
+            last = group[-1].value
+            final = main_names.get(name) if scope == id(main_names) else last
+            settings = [written[-1].value] if written else [group[0].value]
+            if any(not each.certain for each in written) and not isinstance(final, Lit):
+                settings = [each.value for each in written]
+            elif any(not each.certain for each in written) and scope != id(main_names):
+                # Set in a branch whose condition is unknown: each of its values is possible.
+                settings = [each.value for each in written]
+            for initial in settings:
+                if isinstance(initial.value, str | int | float):
+                    table.add(path, initial, final if isinstance(final, Lit) else None, Trust.ASSIGNMENT, "variable")
+
+
+def _is_computed(value: Lit) -> bool:
+    return value.origin is not None and value.origin.kind is SourceKind.COMPUTED
 
 
 _UPPER_KEY = re.compile(r"[A-Z][A-Z0-9_]*(\.[A-Z0-9_]+)+")

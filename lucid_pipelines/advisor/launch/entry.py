@@ -175,10 +175,10 @@ def console_commands(tree: SourceTree) -> dict[str, tuple[str, str]]:
     found: dict[str, tuple[str, str]] = {}
     text = tree.read_text("setup.py") if tree.is_file("setup.py") else None
     if text is not None:
-        found.update({name: (module, function) for name, module, function in _SETUP_ENTRY.findall(text)})
+        found.update({name: (module, function) for name, module, function in _SETUP_ENTRY.findall(text[:200_000])})
     text = tree.read_text("setup.cfg") if tree.is_file("setup.cfg") else None
     if text is not None:
-        found.update({name: (module, function) for name, module, function in _INI_ENTRY.findall(text)})
+        found.update({name: (module, function) for name, module, function in _INI_ENTRY.findall(text[:200_000])})
     text = tree.read_text("pyproject.toml") if tree.is_file("pyproject.toml") else None
     if text is not None:
         found.update(_project_scripts(text))

@@ -258,7 +258,8 @@ def _modified(
         return ("" if missing else _inner_text(node, argument, state)), origin
     if value is None or mark.endswith("?"):
         return value, origin
-    argument = _inner_text(node, argument, state) or ""
+    if mark not in ("/", "//") or "$" in argument:
+        argument = _inner_text(node, argument, state) or ""
     return _edited(value, mark, argument), origin
 
 

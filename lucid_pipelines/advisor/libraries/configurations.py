@@ -50,21 +50,28 @@ class ConfigMap(Map):
         self.raw = raw
 
 
-def with_attributes(value: Value, depth: int = 0) -> Value:
-    """A copy in which every nested map can be read by attributes."""
+def with_attributes(value: Value) -> Value:
+    """A copy in which every nested map can be read by attributes; what is shared inside stays shared."""
+    return _attributes(value, {}, 0)
+
+
+def _attributes(value: Value, done: dict[int, Value], depth: int) -> Value:
+    if id(value) in done:
+        return done[id(value)]
     if depth > MAX_DEPTH:
         return value
-    if isinstance(value, Map):
-        return Map(
-            {key: with_attributes(item, depth + 1) for key, item in value.items.items()},
-            attributes=True,
-            open=value.open,
-            label=value.label or "config",
-        )
-    if isinstance(value, Seq):
-        return Seq([with_attributes(item, depth + 1) for item in value.items], value.kind, open=value.open)
     if isinstance(value, Obj) and value.cls.decorated == "dataclass":
-        return Map({key: with_attributes(item, depth + 1) for key, item in value.attrs.items()}, attributes=True)
+        value = Map(value.attrs)
+    if isinstance(value, Map):
+        made = Map(attributes=True, open=value.open, label=value.label or "config")
+        done[id(value)] = made
+        made.items = {key: _attributes(item, done, depth + 1) for key, item in value.items.items()}
+        return made
+    if isinstance(value, Seq):
+        copied = Seq([], value.kind, open=value.open)
+        done[id(value)] = copied
+        copied.items = [_attributes(item, done, depth + 1) for item in value.items]
+        return copied
     return value
 
 
@@ -104,14 +111,21 @@ def _unresolved(value: Value, depth: int = 0) -> Value:
     return with_attributes(value) if isinstance(value, Map) else value
 
 
-def _has_interpolation(value: Value, depth: int = 0) -> bool:
-    if depth > MAX_DEPTH:
-        return False
-    if isinstance(value, Map):
-        return any(_has_interpolation(item, depth + 1) for item in value.items.values())
-    if isinstance(value, Seq):
-        return any(_has_interpolation(item, depth + 1) for item in value.items)
-    return interpolated(value)
+def _has_interpolation(value: Value) -> bool:
+    todo: list[Value] = [value]
+    seen: set[int] = set()
+    while todo and len(seen) < 20_000:
+        current = todo.pop()
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        if isinstance(current, Map):
+            todo.extend(current.items.values())
+        elif isinstance(current, Seq):
+            todo.extend(current.items)
+        elif interpolated(current):
+            return True
+    return False
 
 
 def make_config(machine: Machine, raw: Map) -> ConfigMap:
