@@ -7,7 +7,6 @@ The simulator keeps one for a whole replay; the live pass builds one from its re
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from lucid_pipelines.domain.arrivals import Arrivals
 from lucid_pipelines.domain.cluster import Node, NodeCondition
@@ -67,6 +66,8 @@ class ClusterState:
         """GPUs that at least one job holds."""
         self.waiting_count = 0
         """Jobs in all queues."""
+        self.has_unstable = False
+        """Whether any running job has turned unstable since the last view."""
 
     @classmethod
     def of(
@@ -99,6 +100,7 @@ class ClusterState:
 
     def view(self, now_s: float, *, forecast: Forecast | None = None, explain: bool = True) -> ClusterView:
         """The cluster as a policy sees it; valid until the next change."""
+        self.has_unstable = False
         return ClusterView(
             now_s,
             self._views,
@@ -183,10 +185,10 @@ class ClusterState:
         if partner is None or not _covers(partner.slots, running.slots):
             raise StateError(f"a packed job takes its running partner's GPUs; got {partner_id!r}")
         sharers = (partner_id, *partner.partners)
-        self._moved(vc, replace(running, partners=sharers))
+        self._moved(vc, running._replace(partners=sharers))
         for sharer_id in sharers:
             sharer = vc.running[sharer_id]
-            self.update(replace(sharer, partners=(*sharer.partners, running.job.job_id)))
+            self.update(sharer._replace(partners=(*sharer.partners, running.job.job_id)))
 
     def update(self, running: RunningJob) -> None:
         """Replace what is known of a running job (speed, partner, stability)."""
@@ -194,6 +196,7 @@ class ClusterState:
         if running.job.job_id not in vc.running:
             raise StateError(f"only a running job can be updated; got {running.job.job_id!r}")
         vc.running[running.job.job_id] = running
+        self.has_unstable = self.has_unstable or running.is_unstable
         self._changed(ChangeKind.UPDATED, running.job.vc, running.job, running)
 
     def release(self, job_id: str) -> RunningJob:
@@ -210,7 +213,7 @@ class ClusterState:
             partner = vc.running.get(partner_id)
             if partner is not None:
                 others = tuple(p for p in partner.partners if p != job_id)
-                self.update(replace(partner, partners=others))
+                self.update(partner._replace(partners=others))
         self._changed(ChangeKind.RELEASED, running.job.vc, running.job)
         return running
 
@@ -241,7 +244,7 @@ class ClusterState:
         new.take(tuple((position, mask) for position, mask in used if mask))
         vc.view.free = new
         for job_id, running in vc.running.items():
-            vc.running[job_id] = replace(running, slots=layout.slots(running.placement))
+            vc.running[job_id] = running._replace(slots=layout.slots(running.placement))
         self._changed(ChangeKind.NODES, vc.view.name, None)
 
     def adopt(self, running: RunningJob) -> None:
@@ -254,7 +257,7 @@ class ClusterState:
             self._views[job.vc] = self._vcs[job.vc].view
         vc = self._vcs[job.vc]
         slots = vc.view.free.layout.slots(running.placement)
-        vc.running[job.job_id] = replace(running, slots=slots)
+        vc.running[job.job_id] = running._replace(slots=slots)
         self._vc_of_job[job.job_id] = job.vc
         vc.arrivals.count_start(job.submitted_s, job.sequence)
         taken = tuple((p, mask & vc.view.free.masks[p]) for p, mask in slots)

@@ -25,18 +25,18 @@ class Policy(Protocol):
     Attributes:
         name: as in the registry, with the variant (``lucid:no_packing``).
         preempts: whether it stops jobs for the sake of others.
-        looks_at_running: whether it may decide something although no job waits.
         packs: whether it lets jobs share GPUs.
         predicts: whether it asks for predicted durations.
+        round_s: decisions are only taken at multiples of this; ``None`` = at any time.
         profiling: who is profiled before it enters its queue; ``None`` = nobody.
         fallbacks: how often each missing fact was replaced by the plain rule, by kind.
     """
 
     name: str
     preempts: bool
-    looks_at_running: bool
     packs: bool
     predicts: bool
+    round_s: float | None
     profiling: ProfilingRules | None
     fallbacks: Counter[str]
 

@@ -76,7 +76,6 @@ class Lucid(QueuePolicy):
         self._profiling_vc = profiling.profiler_vc
         self.profiling = profiling if profiling.profiler_vc is not None else None
         self.packs = order.pack
-        self.looks_at_running = order.pack or profiling.profiler_vc is not None
         self.predicts = order.use_estimates
         self._order = order
         self._pairing = pairing
@@ -171,10 +170,13 @@ class Lucid(QueuePolicy):
         self._sharing = _Sharing(Moment.of(view.now_s, mode, self._pairing))
         return has_changed
 
+    def acts_without_queue(self, vc: VcView) -> bool:
+        return self._pairing.split_unstable and self._binder.has_unstable(vc.name)
+
     def decide_vc(self, this: Pass) -> None:
         if self.packs:
             self._sharing = _Sharing(self._sharing.at)
-            if self._pairing.split_unstable and self._binder.has_unstable(this.vc.name):
+            if self.acts_without_queue(this.vc):
                 self._split(this)
         super().decide_vc(this)
 
@@ -214,7 +216,6 @@ class Lucid(QueuePolicy):
             if not started and not self._order.share_first:
                 started = self._pack(this, job, bucket, entry[0][0])
             if not started:
-                self.blocks(this, job)
                 walk.drop_bucket()
                 continue
             self._again = True

@@ -23,9 +23,9 @@ class PreemptivePolicy:
     """Keep two ordered queues per virtual cluster, of waiting and of running jobs, and merge them."""
 
     preempts: bool = True
-    looks_at_running: bool = False
     packs: bool = False
     predicts: bool = False
+    round_s: float | None = None
     profiling: ProfilingRules | None = None
 
     repass_s: float = 1.0

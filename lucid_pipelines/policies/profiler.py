@@ -20,14 +20,15 @@ from lucid_pipelines.policies.queue_policy import Bypass, Pass, QueuePolicy
 class Profiler(QueuePolicy):
     """Decides for the profiler's virtual cluster, and which nodes it borrows."""
 
-    looks_at_running = True
-
     def __init__(self, rules: ProfilingRules) -> None:
         super().__init__("profiler", Bypass())
         self.rules = rules
 
     def takes_part(self, vc: VcView) -> bool:
         return vc.name == self.rules.profiler_vc
+
+    def acts_without_queue(self, vc: VcView) -> bool:
+        return bool(vc.running)
 
     def accepts(self, job: QueuedJob) -> bool:
         return job.vc == self.rules.profiler_vc

@@ -85,10 +85,8 @@ class QueuePolicy:
     preempts: bool = False
     packs: bool = False
     predicts: bool = False
+    round_s: float | None = None
     profiling: ProfilingRules | None = None
-
-    looks_at_running: bool = False
-    """Whether there may be something to decide although no job waits."""
 
     def __init__(self, name: str, bypass: Bypass) -> None:
         self.name = name
@@ -99,6 +97,10 @@ class QueuePolicy:
     def takes_part(self, vc: VcView) -> bool:
         """Whether this policy decides for a virtual cluster."""
         return True
+
+    def acts_without_queue(self, vc: VcView) -> bool:
+        """Whether there may be something to decide although no job waits."""
+        return False
 
     def accepts(self, job: QueuedJob) -> bool:
         """Whether this policy decides for a job."""
@@ -126,7 +128,7 @@ class QueuePolicy:
         decisions: list[Decision] = []
         for name in self.look_at(view):
             vc = view.vcs[name]
-            if not (vc.queued or self.looks_at_running) or not self.takes_part(vc):
+            if not (vc.queued or self.acts_without_queue(vc)) or not self.takes_part(vc):
                 continue
             queue = self.queues.of(name)
             this = Pass(view, vc, queue, vc.free, decisions)

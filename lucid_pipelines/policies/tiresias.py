@@ -43,6 +43,7 @@ class Tiresias(PreemptivePolicy):
             raise InputError(f"interval_s must be above 0; got {interval_s}")
         super().__init__(name)
         self.repass_s = interval_s
+        self.round_s: float | None = interval_s
         self._interval_s = interval_s
         self._thresholds = tuple(thresholds_gpu_s)
         self._crossings: dict[str, list[tuple[float, str]]] = {}

@@ -145,8 +145,6 @@ def _node(vc: str, number: int, gpus: int) -> Node:
 class _ArtifactProfiler(QueuePolicy):
     """Smallest demand first, strict; lends and gives back at fixed seconds."""
 
-    looks_at_running = True
-
     def __init__(self) -> None:
         super().__init__("lucid:artifact", Bypass())
         self.changes: list[Change] = []

@@ -71,6 +71,7 @@ def _run(
 ) -> None:
     next_arrival, arrival_count = 0, len(arrivals)
     wake_s: float | None = None
+    round_s = policy.round_s
     while True:
         now_s = events.next_s
         if next_arrival < arrival_count and arrivals[next_arrival].submit_s < now_s:
@@ -94,10 +95,16 @@ def _run(
         while next_arrival < arrival_count and arrivals[next_arrival].submit_s <= now_s:
             world.arrive(next_arrival, arrivals[next_arrival])
             next_arrival += 1
-        if state.waiting_count or policy.looks_at_running:
+        if round_s is not None and now_s % round_s:
+            # Between its rounds the policy decides nothing.
+            if state.waiting_count:
+                round_end_s = (now_s // round_s + 1) * round_s
+                wake_s = round_end_s if wake_s is None or wake_s <= now_s else min(wake_s, round_end_s)
+            recorder.use(now_s, state.used_gpus)
+            continue
+        # Where nobody waits, only what the policy asked to be woken for, or an unstable pair, is to be decided.
+        if state.waiting_count or state.has_unstable or (wake_s is not None and wake_s <= now_s):
             wake_s = _pass(policy, state, world, recorder, options, now_s)
-        else:
-            wake_s = None
         recorder.use(now_s, state.used_gpus)
 
 

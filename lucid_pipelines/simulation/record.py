@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,11 +33,12 @@ class Recorder:
     """Collects rows while a replay runs. Jobs are numbers: their position in the input."""
 
     def __init__(self, job_count: int) -> None:
-        self.queue_s = np.zeros(job_count)
-        self.held_s = np.zeros(job_count)
-        self.start_s = np.full(job_count, np.nan)
-        self.end_s = np.full(job_count, np.nan)
-        self.attempt_count = np.zeros(job_count, np.int32)
+        # Arrays of the standard library: one item of a NumPy array costs several times as much to change.
+        self.queue_s = array("d", bytes(8 * job_count))
+        self.held_s = array("d", bytes(8 * job_count))
+        self.start_s = array("d", [math.nan]) * job_count
+        self.end_s = array("d", [math.nan]) * job_count
+        self.attempt_count = array("l", bytes(array("l").itemsize * job_count))
         self.attempts: tuple[array[int], array[float], array[float], array[int], array[int]] = (
             array("q"),
             array("d"),
@@ -140,11 +142,11 @@ def finish(recorder: Recorder, policy: str, given: ReplayInput, fallbacks: Mappi
     return Replay(
         policy=policy,
         input=given,
-        start_s=recorder.start_s,
-        end_s=recorder.end_s,
-        queue_s=recorder.queue_s,
-        held_s=recorder.held_s,
-        attempt_count=recorder.attempt_count,
+        start_s=np.array(recorder.start_s, np.float64),
+        end_s=np.array(recorder.end_s, np.float64),
+        queue_s=np.array(recorder.queue_s, np.float64),
+        held_s=np.array(recorder.held_s, np.float64),
+        attempt_count=np.array(recorder.attempt_count, np.int32),
         attempt_job=np.array(attempts[0], np.int64),
         attempt_start_s=np.array(attempts[1], np.float64),
         attempt_end_s=np.array(attempts[2], np.float64),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from lucid_pipelines.domain.decision import Pack, Stage, Start, Stop, StopCause
 from lucid_pipelines.domain.errors import InputError, StateError
@@ -67,7 +66,7 @@ class World:
         )
         profiler_vc = self._profiler_for(gpus, trace.gpu_type)
         if profiler_vc is not None:
-            self._state.enqueue(replace(queued, vc=profiler_vc))
+            self._state.enqueue(queued._replace(vc=profiler_vc))
         else:
             self._enter_main_queue(queued, self._past_profile(trace))
         if job.give_up_s is not None:
@@ -114,8 +113,7 @@ class World:
         job.stay += 1
         job.is_running = False
         self._record.attempt(job.index, job.since_s, now_s, _ENDS[decision.cause], job.in_profiler)
-        queued = replace(
-            running.job,
+        queued = running.job._replace(
             attempt_count=running.job.attempt_count + 1,
             attained_gpu_s=running.attained_gpu_s(now_s),
             never_pack=running.job.never_pack or decision.never_pack,
@@ -123,14 +121,13 @@ class World:
         lost_s = self._lost_work_s(job, decision, now_s)
         job.remaining_s += lost_s
         job.since_s = now_s
-        queued = replace(
-            queued,
+        queued = queued._replace(
             attained_s=max(running.work_done_s(now_s) - lost_s, 0.0),
             true_remaining_s=job.remaining_s,
         )
         if decision.cause is StopCause.PROFILED:
             job.in_profiler = False
-            self._enter_main_queue(replace(queued, vc=job.trace.vc, attained_gpu_s=0.0), job.trace)
+            self._enter_main_queue(queued._replace(vc=job.trace.vc, attained_gpu_s=0.0), job.trace)
         else:
             self._state.enqueue(queued)
         if job.give_up_s is not None:
@@ -159,14 +156,14 @@ class World:
     def sampled(self, job: ReplayedJob) -> None:
         """A job that was not profiled before has run long enough to know its profile (section 7)."""
         running = self._state.running(job.trace.job_id)
-        self._state.update(replace(running, job=self._with_profile(running.job, job.trace)))
+        self._state.update(running._replace(job=self._with_profile(running.job, job.trace)))
 
     def watch(self, job: ReplayedJob) -> None:
         """A packed job has been watched: too slow means unstable."""
         threshold = self._options.unstable_below_frac
         if job.shares and threshold is not None and job.rate < threshold:
             running = self._state.running(job.trace.job_id)
-            self._state.update(replace(running, is_unstable=True))
+            self._state.update(running._replace(is_unstable=True))
 
     def _lost_work_s(self, job: ReplayedJob, decision: Stop, now_s: float) -> float:
         """Work that has to be done again, or is added, because of a stop."""
@@ -184,7 +181,7 @@ class World:
         if measured is not None:
             queued = self._with_profile(queued, measured)
         if self._options.estimator is not None:
-            queued = replace(queued, estimate=self._options.estimator.estimate(queued))
+            queued = queued._replace(estimate=self._options.estimator.estimate(queued))
         self._state.enqueue(queued)
 
     def _profiler_for(self, gpus: int, gpu_type: str | None) -> str | None:
@@ -206,7 +203,7 @@ class World:
             return queued
         profile = Profile(measured.gpu_util_pct, measured.memory_util_pct, measured.memory_peak_mib, source="replay")
         scorer = self._options.scorer
-        return replace(queued, profile=profile, sharing_score=scorer.score(measured) if scorer else None)
+        return queued._replace(profile=profile, sharing_score=scorer.score(measured) if scorer else None)
 
     def _begin(self, job: ReplayedJob, now_s: float) -> None:
         record, index = self._record, job.index
@@ -245,7 +242,7 @@ class World:
             self._set_rate(job, rate)
         # Otherwise its work is done and its end already under way.
         running = self._state.running(job.trace.job_id)
-        self._state.update(replace(running, as_of_s=now_s, done_s=running.done_s + done_s, speed_frac=rate))
+        self._state.update(running._replace(as_of_s=now_s, done_s=running.done_s + done_s, speed_frac=rate))
 
     def _shared_rate(self, job: ReplayedJob) -> float:
         """Speed beside the present partners. With more than one the slow-downs multiply: nobody measured triples,
@@ -268,7 +265,7 @@ class World:
             del partner.shares[job]
             if self._options.faults.partner_stays_slow and job.placed_number < partner.placed_number:
                 running = self._state.running(partner.trace.job_id)
-                self._state.update(replace(running, job=replace(running.job, never_pack=True)))
+                self._state.update(running._replace(job=running.job._replace(never_pack=True)))
             else:
                 self._change_rate(partner, self._shared_rate(partner), now_s)
         job.shares = {}

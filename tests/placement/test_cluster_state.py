@@ -55,7 +55,7 @@ def test_packed_gpus_are_free_only_when_both_have_left() -> None:
         its = started(state, "x", {"a/0": [0, 1]})
         waiting = job("y", 2)
         state.enqueue(waiting)
-        state.pack(replace(its, job=waiting), "x")
+        state.pack(its._replace(job=waiting), "x")
         view = state.view(0.0).vcs["a"]
         assert (view.running["x"].partners, view.running["y"].partners) == (("y",), ("x",))
         assert (view.free.free_gpus, state.used_gpus) == (6, 2)

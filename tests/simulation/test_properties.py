@@ -25,7 +25,7 @@ from lucid_pipelines.simulation.summary import used_gpu_s
 from tests.support_simulation.cases import CLUSTERS, traces
 
 NAMES = [name for name in policies.names() if name != "lucid:artifact"]
-PLAIN = [name for name in NAMES if not (policies.get(name).preempts or policies.get(name).looks_at_running)]
+PLAIN = [n for n in NAMES if not ((p := policies.get(n)).preempts or p.packs or p.profiling)]
 """Policies that neither preempt nor pack nor profile."""
 SETTINGS = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -91,8 +91,9 @@ class FreshEveryTime:
 
     def __init__(self, kept: Policy, name: str, more: dict[str, object]) -> None:
         self._kept, self._name, self._more = kept, name, more
-        self.name, self.preempts, self.looks_at_running = kept.name, kept.preempts, True
+        self.name, self.preempts = kept.name, kept.preempts
         self.packs, self.predicts, self.profiling = kept.packs, kept.predicts, kept.profiling
+        self.round_s = kept.round_s
         self.fallbacks: Counter[str] = Counter()
 
     def decide(self, view: ClusterView) -> list[Decision]:
