@@ -5,6 +5,7 @@ Safe to run twice and to die in: a job that stopped half way is claimed again fr
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 from collections.abc import Callable
@@ -15,7 +16,14 @@ from pathlib import Path
 from lucid_pipelines import snapshots
 from lucid_pipelines.control.estimating import ladder_estimate
 from lucid_pipelines.control.system import System
-from lucid_pipelines.domain.errors import ExternalError, InputError, LucidError, NotFoundError, StateError
+from lucid_pipelines.domain.errors import (
+    ExternalError,
+    InputError,
+    LucidError,
+    NotFoundError,
+    StaleLockError,
+    StateError,
+)
 from lucid_pipelines.domain.job import Estimate, Job
 from lucid_pipelines.domain.states import Cause, JobState, Outcome
 from lucid_pipelines.snapshots.errors import CorruptSnapshotError
@@ -25,6 +33,7 @@ _log = logging.getLogger(__name__)
 WHO = "submission"
 INTAKE_STATES = frozenset({JobState.SUBMITTED, JobState.SNAPSHOTTED, JobState.ADVISED})
 _CLAIM_TTL_S = 120.0
+_RETRY_S = 15.0
 _MAX_TRIES = 3
 """So often is a damaged snapshot read again before the job fails: a disk may have been away."""
 
@@ -91,14 +100,20 @@ def take_in(system: System, claim: Claim[Job], advisor: Advisor = no_evidence) -
         if isinstance(error, CorruptSnapshotError) and claim.tries >= _MAX_TRIES:
             why = f"its snapshot is damaged; submit it again ({error})"
             return _refuse(system, claim.item.job_id, why, is_users=False)
-        system.store.counters.add("intake_retries", now=system.clock.now())
-        system.store.jobs.annotate(
-            claim.item.job_id, who=WHO, why=f"will be tried again: {error}", now=system.clock.now()
-        )
+        _put_off(system, claim, error)
         return IntakeResult.LATER
     except LucidError as error:
         return _refuse(system, claim.item.job_id, str(error))
     return IntakeResult.QUEUED
+
+
+def _put_off(system: System, claim: Claim[Job], error: ExternalError) -> None:
+    now = system.clock.now()
+    system.store.counters.add("intake_retries", now=now)
+    system.store.jobs.annotate(claim.item.job_id, who=WHO, why=f"will be tried again: {error}", now=now)
+    with contextlib.suppress(StaleLockError):  # its first step went through, which ends the claim
+        # The claim is kept for a while, so that what is away is not asked again at once.
+        system.store.jobs.renew(claim, ttl_s=min(_RETRY_S * claim.tries, _CLAIM_TTL_S), now=now)
 
 
 def job_dir(system: System, job_id: str) -> Path:

@@ -157,7 +157,7 @@ def sweep(folder: Path, template: Path, stride: int, error: Callable[[], BaseExc
 
 @pytest.mark.parametrize("error", [KilledError, outage])
 def test_some_prefixes(tmp_path: Path, empty_database: Path, error: Callable[[], BaseException]) -> None:
-    sweep(tmp_path, empty_database, 31, error)
+    sweep(tmp_path, empty_database, 53, error)
 
 
 @pytest.mark.slow
