@@ -6,9 +6,10 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
-from tests.support_layout.staged import ROOT, stage
+from tests.support_layout.staged import ROOT, TOP_LEVEL_PACKAGES, stage
 
 FORBIDDEN = re.compile(r"(?<![\w.-])/(?:work/(?:main|shared)|work/\.|root/\w|farm/)")
 
@@ -59,3 +60,15 @@ def test_no_path_of_one_machine_is_tracked() -> None:
         text = path.read_text(encoding="utf-8", errors="replace")
         found += [f"{name}: {match.group(0)}" for match in FORBIDDEN.finditer(text)]
     assert not found
+
+
+def test_every_package_is_installed() -> None:
+    """A wheel holds only the packages that are listed; a room that is not would work in a clone and nowhere else."""
+    listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
+    roots = {"lucid_pipelines": "lucid_pipelines", **{name: f"lucid_pipelines.{name}" for name in TOP_LEVEL_PACKAGES}}
+    tracked = subprocess.run(["git", "ls-files", "*__init__.py"], cwd=ROOT, capture_output=True, text=True, check=True)
+    found = set()
+    for path in map(Path, tracked.stdout.split()):
+        if path.parts[0] in roots:
+            found.add(".".join([roots[path.parts[0]], *path.parts[1:-1]]))
+    assert listed >= found, "list them in pyproject.toml"
