@@ -20,6 +20,7 @@ from lucid_pipelines.tracker.phase import Phase, phase_of
 from lucid_pipelines.tracker.records import Kind, Shape
 
 _FORM_LIMIT = 50_000
+MAX_CHARS = 2048
 
 
 class LineClass(StrEnum):
@@ -47,6 +48,7 @@ class LineClassifier:
 
     def classify(self, text: str) -> LineClass:
         """The class of one display state, without memory."""
+        text = text[:MAX_CHARS]
         return _by_mark(text) or _by_numbers(self._parser.parse(text).shape) or self._by_words(text)
 
     def count(self, chunk: bytes, labels: Labels = NO_LABELS) -> Counter[LineClass]:
@@ -109,14 +111,14 @@ _ACTIVITIES = (
 )
 _ERROR = re.compile(
     r"^\s*Traceback \(most recent call last\)"
-    r"|(?:^|[\s:.\]])[A-Za-z_.]*(?:Error|Exception|Interrupt)\b(?::|$)(?!\s*\(ConnectionError)"
+    r"|(?:^|[\s:\]])[A-Za-z_.]{0,80}(?:Error|Exception|Interrupt)\b(?::|$)(?!\s*\(ConnectionError)"
     r"|\b(?:FATAL|CRITICAL|PANIC)\b|\[(?:ERROR|E)\b|(?:^|\s|\|)ERROR(?:\s|:|\|)|(?:^|[\s:])error: "
     r"|^\[?(?:rank\d+\]:)?\[?E\d{3,4} \d\d:|\[E [\w.]+:\d+\]"
     r"|\bXid\b|core dumped|\bSegmentation fault\b|\bKilled$|(?:with|return) (?:exit )?code -?[1-9]"
     r"|watchdog caught|uncorrectable|\bCANCELLED\b|failed with error|\bwith error \d"
 )
 _WARNING = re.compile(
-    r"\bWARN(?:ING)?\b|\b[A-Za-z]*Warning\b|\bwarning\b|\bdeprecated\b"
+    r"\bWARN(?:ING)?\b|\b[A-Za-z]{0,40}Warning\b|\bwarning\b|\bdeprecated\b"
     r"|^\[?(?:rank\d+\]:)?\[?W\d{3,4} \d\d:|\[W [\w.]+:\d+\]"
     r"|falling back|retrying",
 )

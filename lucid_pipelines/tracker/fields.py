@@ -9,6 +9,8 @@ from lucid_pipelines.tracker import grammar
 from lucid_pipelines.tracker.records import Field, Kind, Parsed, Shape, Value
 
 _PLAN_LIMIT = 20_000
+MAX_CHARS = 4096
+"""What a record says stands in its first few thousand characters; a dump may be longer."""
 
 
 class _Slot(NamedTuple):
@@ -36,7 +38,7 @@ class RecordParser:
 
     def parse(self, text: str) -> Parsed:
         """The numbers of one display state."""
-        text = grammar.squeeze(text)
+        text = grammar.squeeze(text[:MAX_CHARS])
         parts = grammar.NUMBER.split(text)
         tokens = parts[1::2]
         key = "\0".join(parts[::2]) + "".join(["i" if t.isdigit() else "c" if "," in t else "d" for t in tokens])

@@ -41,6 +41,8 @@ def squeeze(text: str) -> str:
         text = _TQDM_BAR.sub("%| ", text)
     if "[" in text or "|" in text:
         text = _ASCII_BAR.sub(" ", text)
+    if "," in text and _CSV.fullmatch(text):
+        text = text.replace(",", ", ")
     return _SPACES.sub("  ", text) if "   " in text else text
 
 
@@ -146,6 +148,7 @@ _GLYPH = re.compile(r"[\u2500-\u259f\u2800-\u28ff\u25a0-\u25ff]")
 _GLYPHS = re.compile(r"[\u2500-\u259f\u2800-\u28ff\u25a0-\u25ff]+")
 _TQDM_BAR = re.compile(r"% ?\|[^|\[\]]{0,400}\|")
 _ASCII_BAR = re.compile(r"\[[=>.#*\- ]{4,}\]|(?<=\|)[#=>.\- ]{4,}(?=\|)")
+_CSV = re.compile(r"\s*[-+\d.eE]+(?:,[-+\d.eE]+){2,}\s*")
 _SPACES = re.compile(r" {3,}")
 
 _GLOG = re.compile(r"^\s*\[?[IWEFDV]\d{3,4} \d\d:\d\d:\d\d[.\d]*\s+\d+ [^\s\]]+:\d+\]")
@@ -158,10 +161,10 @@ _NOISE = re.compile(
     r"|^\s*[\w.-]+:\d+:\d+ \[\d+\]"
     r"|(?<![\w.])0x[0-9a-fA-F]+"
     r"|(?<![\w.=])v?\d+(?:\.\d+){2,}(?:[+-][\w.]+)?"
-    r"|[\[(]?(?<![\w/])[\w./-]+\.(?:py|cc|cpp|cu|cuh|hpp|h|rs|go|java)(?:[:, ]+(?:line )?\d+)?(?::\w+)?[\])]?:?"
+    r"|[\[(]?(?<![\w/.-])[\w./-]+\.(?:py|cc|cpp|cu|cuh|hpp|h|rs|go|java)(?:[:, ]+(?:line )?\d+)?(?::\w+)?[\])]?:?"
     r"|\([a-z_.]+:\d+\)"
-    r"|\b[a-z_]+(?:\.[a-z_]+)*:[A-Za-z_<]\w*>?:\d+\b"
-    r"|\b\w+(?:\.\w+)+:\d+(?= |$)"
+    r"|(?<![\w.])[a-z_]{1,60}(?:\.[a-z_]{1,60}){0,8}:[A-Za-z_<]\w{0,60}>?:\d+\b"
+    r"|(?<![\w.])\w{1,60}(?:\.\w{1,60}){1,8}:\d+(?= |$)"
     r"|(?<![\w.)/])(?:~|\.{0,2})(?:/[\w.@%+-]+){2,}/?"
     r"|\b[\w-]+\.(?:safetensors|bin|pt|pth|ckpt|json|parquet|zip|tar|gz|yaml|txt)\b"
     r"|(?<![\w-])[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"

@@ -122,6 +122,7 @@ _BYTES = re.compile(r"^(?:[kKMGT]i?)?[bB](?:ytes?|its?)?$")
 _FLOPS = re.compile(r"flops?", re.IGNORECASE)
 _SIZE_UNIT = re.compile(r"^[kKMGT]i?[Bb]$")
 _AROUND_TIME = frozenset(["in", "for", "after", "over", "took", "takes", "takes about", "within", "done", "finished"])
+_NORM = re.compile(r"(?:^|[ _-])l[12]$")
 _STEP_NOUNS = words.STEP - {"up", "timestep", "timesteps"}
 
 
@@ -247,8 +248,11 @@ def _loss(tokens: list[str], bag: frozenset[str]) -> Meaning | None:
 
 def _error(field: Field, bag: frozenset[str]) -> Meaning | None:
     """``Err 2.31``: a measure of error, if it is a decimal and its name says nothing else."""
-    is_measure = bag & words.ERROR and not field.integral and bag <= words.ERROR | words.LOSS_FILLER | words.EVALUATION
-    return Meaning(Role.LOSS, 0.5) if is_measure else None
+    if field.integral:
+        return None
+    is_measure = bag & words.ERROR and bag <= words.ERROR | words.LOSS_FILLER | words.EVALUATION
+    is_norm = _NORM.search(field.name) is not None and bool(bag & (words.TRAINING | words.EVALUATION))
+    return Meaning(Role.LOSS, 0.5) if is_measure or is_norm else None
 
 
 def _time(field: Field, bag: frozenset[str], unit: str) -> Meaning | None:

@@ -99,7 +99,9 @@ def _words(shape: Shape, meanings: list[Meaning]) -> tuple[list[str], list[str]]
     return leading, trailing
 
 
-_REPORTED = (Role.STEP, Role.EPOCH, Role.STEP_TIME, Role.EPOCH_TIME, Role.STEP_RATE, Role.ITEM_RATE, Role.TIME)
+_REPORTED = (
+    Role.METRIC, Role.STEP, Role.EPOCH, Role.STEP_TIME, Role.EPOCH_TIME, Role.STEP_RATE, Role.ITEM_RATE, Role.TIME,
+)  # fmt: skip
 _TALKING = (
     Role.OTHER,
     Role.UNNAMED,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
-from lucid_pipelines.logs import Extent, rank_from_path, read_extent
+from lucid_pipelines.logs import Extent, compression_of, rank_from_path, read_extent
 from lucid_pipelines.ports import LanguageModel
 from lucid_pipelines.tracker.asking import STEP_NAME, LearnedTemplate, ModelUse, ask_model, relabel
 from lucid_pipelines.tracker.counters import Counter, find_counter
@@ -67,13 +67,26 @@ def track_file(path: Path, *, parser: RecordParser | None = None, model: Languag
         NotFoundError, ExternalError: the file is not there or cannot be read.
     """
     tracked = Tracked(Progress(fallback_reason="the log is empty"), 0)
-    for tail_bytes in TAIL_BYTES:
-        extent = read_extent(path, head_bytes=HEAD_BYTES, tail_bytes=tail_bytes)
-        is_last = extent.tail_offset == 0 or tail_bytes == TAIL_BYTES[-1]
+    for extent in _widening(path):
+        is_last = extent.tail_offset == 0 or len(extent.tail) >= TAIL_BYTES[-1]
         tracked = track_extent(extent, parser=parser, model=model if is_last else None)
         if is_last or (tracked.progress.step is not None and tracked.readings >= ENOUGH_READINGS):
             break
     return tracked.progress
+
+
+def _widening(path: Path) -> Iterator[Extent]:
+    """Longer and longer ends of a log; a compressed one is unpacked once."""
+    if compression_of(path) is None:
+        for tail_bytes in TAIL_BYTES:
+            yield read_extent(path, head_bytes=HEAD_BYTES, tail_bytes=tail_bytes)
+        return
+    whole = read_extent(path, head_bytes=HEAD_BYTES, tail_bytes=TAIL_BYTES[-1])
+    for tail_bytes in TAIL_BYTES:
+        cut = max(0, len(whole.tail) - tail_bytes)
+        before = whole.newlines_before_tail
+        newlines = None if before is None else before + whole.tail.count(b"\n", 0, cut)
+        yield Extent(whole.size, whole.head, whole.tail[cut:], whole.tail_offset + cut, newlines)
 
 
 def track_files(paths: Sequence[Path], *, parser: RecordParser | None = None) -> Progress:
