@@ -226,6 +226,10 @@ class _Locator:
     def _best_root(self, roots: list[Judged]) -> Judged:
         """The earliest; but a bare symptom yields to a hardware record just after it."""
         first = roots[0]
+        if first.verdict.soft:
+            # A line that such words stand in may be a remark; an uncaught error after it is not.
+            later = next((item for item in roots if not item.verdict.soft), None)
+            first = later or first
         if not first.verdict.is_symptom:
             return first
         for item in roots[1:]:

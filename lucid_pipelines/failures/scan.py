@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from lucid_pipelines.failures.allocator import memory_held_by_others
 from lucid_pipelines.failures.progress import ProgressIndex
-from lucid_pipelines.failures.records import Record, RecordKind, RecordReader, line_record
+from lucid_pipelines.failures.records import Record, RecordKind, line_record
 from lucid_pipelines.failures.stems import is_hot
+from lucid_pipelines.failures.tracebacks import RecordReader
 from lucid_pipelines.failures.verdicts import Condition, Judge, Verdict
 from lucid_pipelines.failures.vocabulary import Role
 from lucid_pipelines.logs import Labels, LogLine, RawLine, normalise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from lucid_pipelines.failures.records import Record, RecordKind, is_bare_exception
@@ -25,11 +25,14 @@ _SIGNAL_TYPE = re.compile(r"SignalException$")
 _SEVERITY = re.compile(
     r"\b(ERROR|FATAL|CRITICAL|SEVERE|PANIC|EMERG)\b|^\W{0,3}[EF]\d{4} |\b[Ee]rror: |^\W{0,3}(error|fatal)\b"
     r"|\[(error|fatal|E)\b|\"(level|severity|lvl)\": ?\"(error|fatal|critical)"
-    r"|level=(error|fatal|panic)|\bpanic: |\bfatal error\b"
+    r"|level=(error|fatal|panic)|\bpanic: |\bpanicked at |\bfatal error\b|^Exception in thread \"main\"|^Caused by: "
+    r"|[Uu]nhandled exception|[Uu]ncaught exception|^\s*what\(\): "
 )
+_MILD = re.compile(r"(?<!NCCL )\b(WARN|WARNING|INFO|NOTICE|DEBUG)\b|^\W{0,3}[WI]\d{4} |\[(W|I|WARN|INFO)\b")
+"""The writer itself marks the line as less than an error. (NCCL writes its errors as WARN.)"""
 _THREAD = re.compile(r"^Exception in thread (?!MainThread)")
 _NOISE_FRAME = re.compile(
-    r"^\s*(frame #\d+|#\d+ +0x|\[bt\]|@ +0x|\d+ +(0x|paddle|torch|at::|c10|std::|tensorflow)|what\(\):|[-=*_~]{4,}$"
+    r"^\s*(frame #\d+|#\d+ +0x|\[bt\]|@ +0x|\d+ +(0x|paddle|torch|at::|c10|std::|tensorflow)|[-=*_~]{4,}$"
     r"|CUDA kernel errors might be|For debugging consider passing|Compile with .TORCH_USE|Exception raised from )"
 )
 _SYMPTOM_FAMILIES = frozenset({"gpu-illegal-access", "segfault", "internal-assert", "gpu-missing", "compiler", "code"})
@@ -45,6 +48,11 @@ _SAID_IN_PASSING = frozenset(
         "collective-usage",
         "internal-assert",
         "package-missing",
+        "permission",
+        "data-format",
+        "auth",
+        "remote-service",
+        "shared-library",
     }
 )
 _XID_FAMILIES = {
@@ -142,7 +150,9 @@ class Judge:
         if by_role[Role.CANCEL] and not roots:
             return _of(by_role[Role.CANCEL][0], "ended on purpose")
         if roots and not (by_role[Role.CASCADE] and _echo_only(roots)):
-            return _of(roots[0], roots[0].family.title if roots[0].family else "")
+            in_passing = _echo_only(roots[:1]) or (_MILD.search(text[:160]) is not None and not _hard_hardware(roots))
+            verdict = _of(roots[0], roots[0].family.title if roots[0].family else "")
+            return replace(verdict, soft=True) if in_passing else verdict
         if by_role[Role.CASCADE]:
             return _of(by_role[Role.CASCADE][0], "an echo of a failure elsewhere")
         if by_role[Role.WEAK]:

@@ -186,3 +186,73 @@ def test_garbage_never_raises(data: bytes) -> None:
 @given(st.integers(1, 30))
 def test_more_echoes_never_move_the_root(count: int) -> None:
     assert text_of(HEAD + KEY_ERROR + ABORT * count + SUMMARY) == "KeyError: 'labels'"
+
+
+STARTUP = "".join(f"loading part {a}{b}\n" for a in "abcdef" for b in "uvw")
+
+
+def test_a_logger_that_writes_its_name_before_every_line_of_a_traceback() -> None:
+    carrier = "2024-05-02 10:00:0{} ERROR trainer[12]: "
+    lines = (TB + "KeyError: 'labels'").splitlines()
+    log = "".join(carrier.format(i) + line + "\n" for i, line in enumerate(lines))
+    assert text_of(HEAD + log + SUMMARY) == "KeyError: 'labels'"
+
+
+def test_a_whole_traceback_in_one_json_line() -> None:
+    line = '{"level": "ERROR", "msg": "Traceback (most recent call last):\\n  File \\"/home/u/t.py\\", line 3, in main\\n    f()\\nKeyError: \'labels\'", "rank": 3}\n'
+    found = located(HEAD + line + '{"level": "INFO", "msg": "closing"}\n')
+    assert found.root is not None and found.root.record.text == "KeyError: 'labels'"
+    assert found.root.record.frames[0].file == "/home/u/t.py"
+
+
+def test_a_traceback_that_only_the_launchers_summary_holds() -> None:
+    summary = (
+        "train.py FAILED\nRoot Cause (first observed failure):\n[0]:\n  time      : 2024-05-02_11:00:00\n"
+        "  traceback : Traceback (most recent call last):\n"
+        '    File "/opt/conda/lib/python3.10/site-packages/torch/distributed/elastic/multiprocessing/errors/__init__.py", line 346, in wrapper\n'
+        '      return f(*args, **kwargs)\n    File "/home/u/train.py", line 10, in main\n      step()\n  ValueError: boom\n'
+    )
+    assert text_of(HEAD + summary) == "ValueError: boom"
+
+
+def test_a_native_program_that_says_why_it_ends() -> None:
+    log = (
+        HEAD
+        + "terminate called after throwing an instance of 'std::runtime_error'\n  what():  cannot parse shard 3\nAborted (core dumped)\n"
+    )
+    assert text_of(log) == "what():  cannot parse shard 3"
+
+
+def test_a_java_exception() -> None:
+    log = (
+        STARTUP
+        + 'Exception in thread "main" java.lang.IllegalStateException: executor pool is empty\n\tat org.x.Main.run(Main.java:3)\n'
+    )
+    assert "executor pool is empty" in (text_of(log) or "")
+
+
+def test_a_remark_of_the_shell_yields_to_an_uncaught_error() -> None:
+    remark = "/etc/profile.d/x.sh: line 3: module: command not found\n"
+    assert text_of(STARTUP + remark + KEY_ERROR) == "KeyError: 'labels'"
+    assert text_of(STARTUP + "slurm_script: line 14: torchrunn: command not found\n") is not None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[[31547,1],0]: A high-performance Open MPI point-to-point messaging module was unable to find any relevant network interfaces",
+        "/opt/amdgpu/share/libdrm/amdgpu.ids: No such file or directory",
+        "E0000 00:00:1714647600.123456 140 cuda_dnn.cc:8310] Unable to register cuDNN factory: Attempting to register factory for plugin cuDNN when one has already been registered",
+        "Warning  FailedScheduling  5m  default-scheduler  0/12 nodes are available: 8 Insufficient nvidia.com/gpu",
+        "Warning  Unhealthy  3m  kubelet  Readiness probe failed: HTTP probe failed with statuscode: 503",
+        "srun: warning: can't honor --ntasks-per-node set to 8",
+        "WARNING: There was an error initializing an OpenFabrics device.",
+        "INFO: NCCL_IB_TIMEOUT=22 NCCL_IB_RETRY_CNT=7 set",
+        "Setting ds_accelerator to cuda (auto detect), async_io: please install the libaio-dev package with apt",
+        "ERROR: Could not find a version of optional package foo, ignored",
+        "2024-05-02 10:10:10.1: E tensorflow/compiler/xla/stream_executor/cuda/cuda_blas.cc:1518] Unable to register cuBLAS factory: Attempting to register factory for plugin cuBLAS when one has already been registered",
+        "kernel: mce: [Hardware Error]: CPU 3: corrected error, no action required",
+    ],
+)
+def test_known_lookalikes_at_start_up_are_not_the_cause(line: str) -> None:
+    assert text_of(STARTUP + line + "\n" + KEY_ERROR) == "KeyError: 'labels'"

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lucid_pipelines.failures.records import RecordReader, is_bare_exception
+from lucid_pipelines.failures.records import is_bare_exception
+from lucid_pipelines.failures.tracebacks import RecordReader
 from lucid_pipelines.logs import normalise
 from tests.support_failures.reading import raws, records
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from lucid_pipelines.failures.diagnosis import Diagnosis, Tools, diagnose_log, shipped_tools
 from lucid_pipelines.failures.locate import Located, locate
-from lucid_pipelines.failures.records import Record, RecordReader
+from lucid_pipelines.failures.records import Record
 from lucid_pipelines.failures.scan import Scan, scan
+from lucid_pipelines.failures.tracebacks import RecordReader
 from lucid_pipelines.logs import LineSplitter, RawLine, detect_labels_in, normalise
 
 
