@@ -5,13 +5,15 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from lucid_pipelines.client import Client
+from lucid_pipelines.control.recovering import carry_out_due
 from lucid_pipelines.domain.job import Job
-from lucid_pipelines.domain.states import Cause, JobState, Outcome
+from lucid_pipelines.domain.states import Cause, JobState, Mode, Outcome
 from lucid_pipelines.store import ActionState
 from tests.support_control.worlds import all_ended, drive, make_client
 from tests.support_layout.staged import ROOT
@@ -118,4 +120,19 @@ def test_a_job_that_says_never_is_never_restarted(live: Client, tmp_path: Path) 
     drive(live, all_ended, [job.job_id])
     drive(live, lambda jobs: live.system.store.exits.pending() == (0, None), [job.job_id])
     assert live.system.store.actions.find(kind="restart") == []
+    assert live.job(job.job_id).state is JobState.FAILED
+
+
+def test_an_approval_that_comes_too_late_does_nothing(live: Client, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    job = live.submit([sys.executable, "-c", "raise SystemExit(1)"], source_dir=source, vc="nlp").job
+    drive(live, all_ended, [job.job_id])
+    actions, now = live.system.store.actions, live.system.clock.now()
+    (attempt,) = live.attempts(job.job_id)
+    payload = {"attempt_id": attempt.attempt_id, "lapses_at": (now - timedelta(seconds=1)).isoformat()}
+    action, _ = actions.propose("restart", job.job_id, Mode.APPROVE, payload, why="asked", now=now)
+    actions.decide(action.action_id, approve=True, person="ada", now=now)
+    (carried,) = carry_out_due(live.system)
+    assert not carried.done and "lapsed" in carried.detail
     assert live.job(job.job_id).state is JobState.FAILED
