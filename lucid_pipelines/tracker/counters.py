@@ -171,7 +171,7 @@ def _rank(column: Column) -> float | None:
     match known.role:
         case Role.STEP:
             return 3.0 * known.weight
-        case Role.EPOCH:
+        case Role.EPOCH if field.kind is Kind.FRACTION or not field.name.lower().endswith("epochs"):
             return 0.8
         case Role.ITEMS:
             return 0.4 if field.kind is Kind.FRACTION else None
@@ -266,8 +266,8 @@ def _score(
     evidence = max(group.evidence, _companion(ticks, group, reporting) if can_lean else 0.0, backing)
     if len(set(values)) == 1:
         single = len(values) == 1 or column.role is Role.EPOCH
-        if len(group.columns) > 1:
-            evidence = group.evidence
+        if len(group.columns) > 1 or len(values) > 1:
+            evidence = group.evidence if group.training_losses else 0.0
         if not single or not named or column.meaning.weight < 0.6 or evidence < 3.0:
             return None
         moved = 0.0
@@ -277,12 +277,21 @@ def _score(
         moved = 0.5 + moves.ups / (len(values) - 1) + 0.3 * moves.regular
     if not named and column.field.kind is Kind.NUMBER and (moves.regular < 0.6 or moves.ups < 2):
         return None
+    if not named and not column.field.bar and not _reports(group):
+        return None
     if column.field.kind is Kind.FRACTION and any(t.total is not None and t.total <= 0 for t in ticks):
         return None
     if evidence < MIN_EVIDENCE:
         return rank
     stale = 1.0 if last_order - ticks[-1].record.order > 4 * _span(ticks) + 200 else 0.0
     return rank + min(evidence, MAX_EVIDENCE) + moved + min(1.0, 0.2 * log2(len(ticks))) - stale
+
+
+def _reports(group: Group) -> bool:
+    """Whether the numbers beside a nameless counter, not just the words, speak of training."""
+    measured = (Role.LEARNING_RATE, Role.GRADIENT, Role.STEP_TIME, Role.STEP_RATE, Role.REMAINING, Role.FLOP_RATE)
+    by_name = any(c.meaning.is_training for c in group.of_role(Role.METRIC, Role.TIME, Role.ITEM_RATE))
+    return bool(group.training_losses) or bool(group.of_role(*measured)) or by_name
 
 
 def _span(ticks: Sequence[Tick]) -> float:

@@ -265,6 +265,106 @@ def _(rng: random.Random, n: int) -> list[str]:
     ]
 
 
+@nothing("hf_evaluation")
+def _(rng: random.Random, n: int) -> list[str]:
+    rows = ["***** Running Evaluation *****", "  Num examples = 1000", "  Batch size = 8"]
+    rows += ["\r" + tqdm(i, n, i * 0.1, 0.1) for i in range(1, n)]
+    return [
+        *rows,
+        "{'eval_loss': 1.23, 'eval_runtime': 12.3, 'eval_samples_per_second': 81.3, 'eval_steps_per_second': 10.2}",
+    ]
+
+
+@nothing("k_means")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [f"Iteration {i}, inertia {9000 - i * 3.1:.3f}." for i in range(n)]
+
+
+@nothing("flow_solver")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        line
+        for i in range(n)
+        for line in (
+            f"Time = {i * 0.01:.2f}",
+            f"smoothSolver: Solving for Ux, Initial residual = {rng.random():.6f}, Final residual = {rng.random() / 1e3:.3e}, No Iterations {rng.randrange(1, 9)}",
+            f"ExecutionTime = {i * 0.4:.2f} s  ClockTime = {int(i * 0.4)} s",
+        )
+    ]
+
+
+@nothing("gromacs")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [f"step {i * 100}, remaining wall clock time: {n - i} s" for i in range(n)]
+
+
+@nothing("genetic_search")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"Generation {i}: best fitness {rng.random():.5f}, mean fitness {rng.random():.5f}, elapsed {i * 2}s"
+        for i in range(n)
+    ]
+
+
+@nothing("sampling_chain")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [f"Chain 1 Iteration: {i * 10:4d} / {n * 10} [{100 * i // n:3d}%]  (Sampling)" for i in range(n)]
+
+
+@nothing("inference_batches")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [f"Batch {i}/{n} done in {rng.uniform(1, 2):.3f}s ({rng.uniform(30, 40):.1f} samples/s)" for i in range(n)]
+
+
+@nothing("keras_predict")
+def _(rng: random.Random, n: int) -> list[str]:
+    return ["\r" + f"{i}/{n} [=====>......] - ETA: {n - i}s" for i in range(1, n)]
+
+
+@nothing("migration")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [f"Migrating batch {i} of {n}: {i * 1000} rows, took {rng.uniform(0.1, 0.3):.3f}s" for i in range(n)]
+
+
+@nothing("trial_starts")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"Trial train_{i:05d} started with configuration: lr={rng.random():.5f} batch_size={rng.choice([16, 32])} epochs=10"
+        for i in range(n)
+    ]
+
+
+@nothing("accounting")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"{100000 + i} train_job gpu alice COMPLETED 0:0 0{rng.randrange(9)}:1{rng.randrange(9)}:00" for i in range(n)
+    ]
+
+
+@nothing("training_settings")
+def _(rng: random.Random, n: int) -> list[str]:
+    keys = ["epochs", "max_steps", "loss", "lr", "warmup_iters", "log_every", "steps_per_print"]
+    return [
+        f"  {rng.choice(['train', 'optim'])}.{rng.choice(keys)}: {rng.choice(['1000', '1000', 'cross_entropy'])}"
+        for _ in range(n)
+    ]
+
+
+@nothing("collective_benchmark")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"{2 ** (i % 20) * 8:12d} {2 ** (i % 20) * 2:12d}     float     sum      -1 {rng.uniform(10, 900):8.2f} {rng.uniform(0, 99):7.2f} {rng.uniform(0, 190):7.2f}      0"
+        for i in range(n)
+    ]
+
+
+@nothing("echoed_command")
+def _(rng: random.Random, n: int) -> list[str]:
+    return ["+ python train.py --epochs 10 --steps 500 --lr 0.1 --loss mse"] * 5 + [
+        f"waiting for lock, attempt {i}" for i in range(n)
+    ]
+
+
 def noise_line(rng: random.Random, at: datetime) -> str:
     """One line of the usual disturbance, unlike the shared ones."""
     return rng.choice(
