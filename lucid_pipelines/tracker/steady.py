@@ -11,6 +11,8 @@ STEADY_STEPS = 50
 MIN_RECORDS = 8
 MAX_OUTLIER_SHARE = 0.3
 """More than this share on one side is no outlier but a second mode (a job whose steps alternate)."""
+SHIFT_RUN = 4
+"""So many newest measurements together on one side are a new pace."""
 _MAD_TO_SIGMA = 1.4826
 
 
@@ -35,7 +37,8 @@ def steady_mean(values: Sequence[float], weights: Sequence[float] | None = None)
     """Mean without two-sided outliers; ``None`` for no measurement.
 
     A side is cut only where few values lie on it: pauses for evaluation or checkpoints are rare, while a job
-    whose steps alternate between fast and slow keeps both.
+    whose steps alternate between fast and slow keeps both. Nor are the newest values cut when they lie there
+    together: then the job has a new pace.
 
     Args:
         values: measurements, oldest first (seconds per step).
@@ -50,7 +53,7 @@ def steady_mean(values: Sequence[float], weights: Sequence[float] | None = None)
     limit = MAX_OUTLIER_SHARE * len(values)
     high = {i for i, value in enumerate(values) if value > middle + margin}
     low = {i for i, value in enumerate(values) if value < middle - margin}
-    dropped = (high if len(high) <= limit else set()) | (low if len(low) <= limit else set())
+    dropped = {i for side in (high, low) if len(side) <= limit and not _is_shift(side, len(values)) for i in side}
     kept = [i for i in range(len(values)) if i not in dropped]
     weight = sum(weights[i] for i in kept)
     if weight <= 0:
@@ -63,6 +66,11 @@ def steady_mean(values: Sequence[float], weights: Sequence[float] | None = None)
         kept=len(kept),
         dropped=len(dropped),
     )
+
+
+def _is_shift(side: set[int], count: int) -> bool:
+    """Whether the newest measurements lie there together: the job changed its pace, it did not pause."""
+    return all(count - 1 - back in side for back in range(SHIFT_RUN))
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:

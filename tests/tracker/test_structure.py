@@ -47,6 +47,16 @@ def test_warm_up_is_left_out_on_either_side() -> None:
     assert steady.mean == pytest.approx(1.0)
 
 
+def test_a_new_pace_is_no_outlier() -> None:
+    steady = steady_mean([1.0] * 40 + [3.0] * 10)
+    assert steady is not None
+    assert steady.dropped == 0
+    assert steady.mean == pytest.approx(1.4)
+    one_pause = steady_mean([1.0] * 40 + [3.0])
+    assert one_pause is not None
+    assert one_pause.mean == pytest.approx(1.0)
+
+
 def test_no_measurement_no_mean() -> None:
     assert steady_mean([]) is None
     assert steady_mean([1.0], [0.0]) is None
