@@ -66,7 +66,8 @@ class Followed:
 
     Attributes:
         progress: the answer.
-        new_samples: readings not handed out before, oldest first.
+        new_samples: readings not handed out before, oldest first; of a job that reports more often than 64 times
+            between two looks, the newest.
         state: to be given to the next look.
         restarted: the log was truncated or replaced since the last look.
         model_use: what a language model was asked and how that ended.
