@@ -9,20 +9,31 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleDimensions
 from rich.table import Table
 from rich.text import Text
 
 from lucid_pipelines.domain.job import Job
 from lucid_pipelines.domain.states import JobState
 
-# A pipe has no width of its own: 80 columns would cut ids that scripts look for.
 _PIPE_WIDTH = 180
 _NARROW_BELOW = 110
 """Columns below which the table of jobs leaves out who submitted and why it ended."""
 
-console = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH)
-errors = Console(stderr=True, width=None if sys.stderr.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH)
+
+class _Terminal(Console):
+    """A console whose width is asked for when it prints; a pipe has none, and 80 columns would cut ids."""
+
+    @property
+    def size(self) -> ConsoleDimensions:
+        if self.is_terminal:
+            return super().size
+        columns = os.environ.get("COLUMNS", "")
+        return ConsoleDimensions(int(columns) if columns.isdigit() and int(columns) > 0 else _PIPE_WIDTH, 50)
+
+
+console = _Terminal()
+errors = _Terminal(stderr=True)
 
 STATE_STYLES: dict[JobState, str] = {
     JobState.COMPLETED: "green",

@@ -196,7 +196,10 @@ def test_a_job_starts_with_default_signals_and_an_empty_stdin(harness: LocalHarn
     harness.cluster.launch(request)
     harness.wait_end(request.attempt_id)
     said = harness.log(request.attempt_id).decode()
-    assert said.count("0000000000000000") == 2
+    # 32 and 33 belong to the C library: no program can set them, and a parent may hand them on ignored.
+    theirs = 0b11 << 31
+    masks = [int(line.split()[1], 16) for line in said.splitlines() if line.startswith("Sig")]
+    assert [mask & ~theirs for mask in masks] == [0, 0]
     assert said.splitlines()[-1].startswith("True ")
     assert said.rstrip().endswith(" 4")  # stdin, stdout, stderr and the folder that is being listed
 
