@@ -17,6 +17,7 @@ MIN_EVIDENCE = 2.0
 MAX_EVIDENCE = 4.5
 """Beyond this, more evidence does not make one counter better than another."""
 MIN_SCORE = 4.0
+LEANING = 3.0
 ANNOUNCED = 2.5
 """What an announcement of training is worth to a bar that has nothing else to show."""
 
@@ -121,7 +122,11 @@ def find_counter(
             rank = _rank(column)
             if rank is None:
                 continue
-            for ticks in _split_by_total(_gather(column, groups)):
+            loops = _without_other_loops(_split_by_total(_gather(column, groups)), groups)
+            own = {id(record) for record in group.records}
+            for ticks in loops:
+                if not any(id(tick.record) in own for tick in ticks):
+                    continue
                 backing = _backing(column, training_announced)
                 if ticks[-1].total in announced:
                     backing = ANNOUNCED + 0.5
@@ -130,7 +135,7 @@ def find_counter(
                 if score is not None and score >= MIN_SCORE:
                     unit = "epoch" if column.role is Role.EPOCH else "step"
                     candidates.append(Counter(column, tuple(ticks), unit, score))
-    best = max(candidates, key=lambda c: c.score, default=None)
+    best = max(candidates, key=lambda c: _standing(c, candidates), default=None)
     if best is not None:
         return _densest(best, candidates), None
     if not groups:
@@ -230,6 +235,50 @@ def _split_by_total(ticks: Sequence[Tick]) -> list[list[Tick]]:
     return [[tick for tick in ticks if tick.total == total] for total in totals]
 
 
+def _without_other_loops(loops: list[list[Tick]], groups: Sequence[Group]) -> list[list[Tick]]:
+    """Leave out loops that look like the training's but are not: shorter, begun when that one was complete.
+
+    A new epoch, announced or printed, may well have another length; an evaluation at the end has no epoch.
+    """
+    if len(loops) < 2:
+        return loops
+    ordered = sorted(loops, key=lambda ticks: ticks[0].record.order)
+    kept = [ordered[0]]
+    for ticks in ordered[1:]:
+        before = max(kept, key=lambda other: other[0].total or 0.0)
+        earlier = [tick for tick in before if tick.record.order < ticks[0].record.order]
+        total, others = ticks[0].total, before[0].total
+        shorter = total is not None and others is not None and total < others
+        complete = bool(earlier) and others is not None and earlier[-1].step >= others - 1
+        if shorter and complete and not _epoch_between(earlier[-1], ticks[0], groups):
+            continue
+        kept.append(ticks)
+    return kept
+
+
+def _epoch_between(before: Tick, after: Tick, groups: Sequence[Group]) -> bool:
+    """Whether an epoch begins between two readings, by a line of its own or by a number in theirs."""
+    first, last = before.record.order, after.record.order
+    for group in groups:
+        for column in group.of_role(Role.EPOCH):
+            known = {r.order: v for r, v in zip(group.records, column.values, strict=True)}
+            if first in known and last in known:
+                return known[first] != known[last]
+            if any(first < order < last for order in known):
+                return True
+    return False
+
+
+def _standing(counter: Counter, candidates: Sequence[Counter]) -> float:
+    """Score among others: one that leans on the losses of other lines yields to one that has its own beside it."""
+    leans = not counter.column.group.training_losses and counter.column.role is not Role.STEP
+    rival = leans and any(
+        other.column.group.training_losses and other.newest.record.order >= counter.ticks[0].record.order
+        for other in candidates
+    )
+    return counter.score - (LEANING if rival else 0.0)
+
+
 def _densest(best: Counter, candidates: Sequence[Counter]) -> Counter:
     """Of several columns that print the same count, the one that prints it most often.
 
@@ -311,7 +360,11 @@ def _companion(ticks: Sequence[Tick], group: Group, reporting: Sequence[Group]) 
     for other in reporting:
         if other is group:
             continue
-        has_own = any(c.role is Role.STEP and behaviour(c.values).counts for c in other.columns if c.field.integral)
+        has_own = any(
+            (c.role is Role.STEP or c.field.bar) and behaviour(c.values, c.totals).counts
+            for c in other.columns
+            if c.field.integral
+        )
         inside = sum(first <= record.order <= last for record in other.records)
         newest_inside = first <= other.last_order <= last
         if newest_inside and inside >= 0.5 * len(other.records):

@@ -33,24 +33,30 @@ def find_loss(groups: Sequence[Group], counter: Counter | None) -> Reading | Non
     if counter is not None:
         first = counter.ticks[0].record.order
         own = {id(tick.record) for tick in counter.ticks}
-        columns = [
+        inside = [c for c in columns if any(id(r) in own for r in c.group.records)]
+        beside = [
             c
             for c in columns
-            if any(id(r) in own for r in c.group.records)
-            or (c.group.last_order >= first and (c.group.evidence >= MIN_EVIDENCE or _regular(c.group, counter)))
+            if c not in inside
+            and c.group.last_order >= first
+            and (c.group.evidence >= MIN_EVIDENCE or _regular(c.group, counter))
         ]
+        # Of the counter's own template only its own readings count: an evaluation may look alike.
+        found = [*gather_series(inside, own), *gather_series(beside)]
     else:
-        columns = [
-            c
-            for c in columns
-            if c.group.evidence >= MIN_EVIDENCE + 1.0
-            and len(c.group.columns) >= 2
-            and len(c.group.records) >= MIN_LONE_READINGS
-            and len(set(c.values)) > 1
-        ]
+        found = gather_series(
+            [
+                c
+                for c in columns
+                if c.group.evidence >= MIN_EVIDENCE + 1.0
+                and len(c.group.columns) >= 2
+                and len(c.group.records) >= MIN_LONE_READINGS
+                and len(set(c.values)) > 1
+            ]
+        )
     best: Reading | None = None
     best_rank: tuple[float, ...] = ()
-    for series in gather_series(columns):
+    for series in found:
         at = -1
         if _at_risk(series.newest, series.column) and len(series.values) > 2 and not _plausible(series.values):
             at = -2

@@ -105,6 +105,48 @@ def test_evaluation_loops_do_not_become_steps() -> None:
     assert got.step_time_s == pytest.approx(0.2)
 
 
+def bar(i: int, n: int, tail: str = "") -> str:
+    return f"\r {100 * i // n:3d}%|####      | {i}/{n} [00:{i % 60:02d}<00:30,  1.00it/s{tail}]"
+
+
+def test_validation_bars_between_epochs_do_not_become_steps() -> None:
+    text = ""
+    for epoch in range(1, 6):
+        text += "".join(bar(i, 100, f", loss={3 - epoch / 3 - i / 500:.3f}") for i in range(1, 101))
+        text += f"\nepoch {epoch} train loss {2.9 - epoch / 3:.4f} val loss {3 - epoch / 3:.4f}\n"
+        text += "".join(bar(i, 20) for i in range(1, 21))
+    ended = track(text.encode())
+    assert (ended.step, ended.total_steps) == (100, 100)
+    cut = text.rindex("61/100") - 40
+    within = track(text[: text.index("\r", cut + 60)].encode())
+    assert within.total_steps == 100
+    assert within.step in (60, 61)
+
+
+def test_an_evaluation_that_looks_like_training_comes_after_it() -> None:
+    text = ""
+    for epoch in range(1, 5):
+        text += f"Epoch {epoch}/4\n"
+        text += (
+            "".join(f"\r{i:3d}/200 - 20s 98ms/step - loss: {2 - epoch / 5 - i / 2000:.4f}" for i in range(1, 201))
+            + "\n"
+        )
+    training = track(text.encode())
+    evaluated = track((text + "".join(f"\r{i:3d}/50 - 5s 31ms/step - loss: 1.5" for i in range(1, 51)) + "\n").encode())
+    assert (training.step, training.total_steps) == (evaluated.step, evaluated.total_steps) == (200, 200)
+    assert training.loss == evaluated.loss == pytest.approx(1.1)
+    assert evaluated.step_time_s == pytest.approx(0.098)
+
+
+def test_a_shorter_epoch_is_still_an_epoch() -> None:
+    text = "".join(
+        f"Epoch {epoch}/9\n" + "".join(f"\r{i}/{n} - 98ms/step - loss: 1.{n}" for i in range(1, n + 1)) + "\n"
+        for epoch, n in ((1, 200), (2, 200), (3, 120))
+    )
+    got = track(text.encode())
+    assert (got.step, got.total_steps) == (120, 120)
+
+
 def test_a_time_without_unit_is_settled_by_the_log_s_dates() -> None:
     rows = ["start datetime: 2025-01-01 10:00:00"]
     rows += [
