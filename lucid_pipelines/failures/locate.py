@@ -22,6 +22,8 @@ _HEAD_LINES = 3
 _LINES_AFTER_SUCCESS = 40
 _TRAILING_FLUSH_LINES = 150
 _NEAR_LINES = 200
+_MAX_DISORDER_S = 1500.0
+_NOTABLE_DISORDER_S = 5.0
 _HANDLER = re.compile(
     r"(after|above|this|that|the|previous|following) (error|exception|failure)"
     r"|(error|exception|failure) (above|was|is) "
@@ -340,17 +342,23 @@ def _in_time_order(roots: list[Judged]) -> list[Judged]:
     return ordered
 
 
-def _is_older(one: Record, other: Record) -> bool:
-    """Whether ``one`` was certainly written before ``other``, by their own clocks (at least a second)."""
+def _is_older(one: Record, other: Record, least_s: float = 1.0) -> bool:
+    """Whether ``one`` was certainly written before ``other``, by their own clocks.
+
+    Writers of one log may live in different time zones, which differ by half hours at least: a gap of that size
+    proves nothing.
+    """
     if one.time is None or other.time is None:
         return False
     gap = one.time.seconds_until(other.time)
-    return gap is not None and gap >= 1.0
+    return gap is not None and least_s <= gap <= _MAX_DISORDER_S
 
 
 def _times_disagree(judged: Sequence[Judged]) -> bool:
-    timed = [item.record for item in judged if item.record.time is not None]
-    return any(_is_older(b, a) for a, b in itertools.pairwise(timed))
+    """Whether causes stand in another order than their own clocks say, by more than ranks usually differ."""
+    causes = (Role.ROOT, Role.WEAK, Role.UNKNOWN)
+    timed = [item.record for item in judged if item.record.time is not None and item.role in causes]
+    return any(_is_older(b, a, _NOTABLE_DISORDER_S) for a, b in itertools.pairwise(timed))
 
 
 _TELLING = re.compile(

@@ -1,0 +1,384 @@
+"""Measure the failure handler: scores, ablations, families left out, calibration, speed.
+
+    python -m benchmarks.failures scores|ablations|left-out|speed|all [--data FOLDER] [--write-confusion]
+
+Logs come from the generated worlds in ``tests/support_failures`` and, where ``--data`` (or ``LUCID_DATA``) names
+it, from the folder of public labelled logs. Every figure is printed as JSON, one object a line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import itertools
+import json
+import os
+import re
+import statistics
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lucid_pipelines.failures.classify import Classified, classify
+from lucid_pipelines.failures.confusion import answer_key
+from lucid_pipelines.failures.corpus import Corpus, build_corpus
+from lucid_pipelines.failures.diagnosis import Tools, diagnose_log, shipped_tools
+from lucid_pipelines.failures.locate import Located, locate
+from lucid_pipelines.failures.records import Record, line_record
+from lucid_pipelines.failures.scan import Judged, scan
+from lucid_pipelines.failures.stems import is_hot
+from lucid_pipelines.failures.train import train
+from lucid_pipelines.failures.vocabulary import Category, Ending, Role
+from lucid_pipelines.logs import LineSplitter, RawLine, detect_labels_in, normalise
+from tests.support_failures import faults_one, faults_two, worlds
+from tests.support_failures.model import FailureCase
+
+QUIRKS: tuple[tuple[str, ...], ...] = (
+    (), ("ranks",), ("crlf", "echo_first"), ("k8s_ts",), ("nonutf8", "glued"), ("recovered",), ("no_echo",),
+)  # fmt: skip
+_KEYWORDS = re.compile(rb"error|exception|traceback|fail|fatal|abort|killed", re.IGNORECASE)
+_CHUNK_LINES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one way of diagnosing says of one log."""
+
+    root_line: int | None
+    category: str | None
+    component: str | None
+    restart: bool
+    confidence: float
+
+
+Method = Callable[[bytes, Tools], Answer]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["scores", "ablations", "left-out", "speed", "all"])
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("LUCID_DATA", "../shared/data")))
+    parser.add_argument("--write-confusion", action="store_true", help="Write confusion.json into the package.")
+    options = parser.parse_args(arguments)
+    sets = {"generated": generated_cases(), "public": public_cases(options.data)}
+    tools = shipped_tools()
+    if options.what in ("scores", "all"):
+        for name, cases in sets.items():
+            report("scores", name, measure(cases, whole, tools))
+    if options.what in ("ablations", "all"):
+        for name, cases in sets.items():
+            for method_name, method in ABLATIONS.items():
+                report("ablation " + method_name, name, measure(cases, method, tools))
+    if options.what in ("left-out", "all"):
+        left_out(sets, tools, write=options.write_confusion)
+    if options.what in ("speed", "all"):
+        speeds(sets["public"] or sets["generated"], tools)
+    return 0
+
+
+# ---------------------------------------------------------------- cases
+
+
+def generated_cases() -> list[FailureCase]:
+    """Every fault in two worlds with different quirks, and every trap four times."""
+    faults = (*faults_one.FAULTS, *faults_two.FAULTS)
+    cases = [
+        worlds.build(fault, seed, quirks=QUIRKS[(2 * i + seed) % len(QUIRKS)])
+        for i, fault in enumerate(faults)
+        for seed in range(2)
+    ]
+    return cases + [worlds.trap(kind, seed) for kind in worlds.TRAPS for seed in range(4)]
+
+
+def public_cases(data: Path) -> list[FailureCase]:
+    """The public labelled logs; empty where they are absent."""
+    folder = data / "logs" / "failures"
+    cases = []
+    for labels in ("labels_public.jsonl", "traps_public.jsonl"):
+        if not (folder / labels).is_file():
+            continue
+        for line in (folder / labels).read_text().splitlines():
+            row = json.loads(line)
+            content = gzip.decompress((folder / row["file"]).read_bytes())
+            is_trap = row["category"] is None
+            span = row.get("traceback_span") or ([row["root_line"]] * 2 if row["root_line"] else None)
+            root = None if is_trap else row["root_line"]
+            inside = None if is_trap or span is None else (span[0], span[1])
+            wanted = (row["category"], row["component"], row["should_auto_restart"])
+            cases.append(FailureCase(row["id"], content, *wanted, root, inside))
+    return cases
+
+
+# ---------------------------------------------------------------- methods
+
+
+def whole(data: bytes, tools: Tools) -> Answer:
+    """The handler as it is."""
+    located = locate(scan(lines_of(data), detect_labels_in(data), tools.judge), tools.harmless)
+    return _answer(located, classify(located, tools.rules, tools.model, tools.thresholds), tools)
+
+
+def rules_alone(data: bytes, tools: Tools) -> Answer:
+    return whole(data, replace(tools, model=None))
+
+
+def text_model_alone(data: bytes, tools: Tools) -> Answer:
+    """Located as always; classified by the text model without any rule."""
+    located = locate(scan(lines_of(data), detect_labels_in(data), tools.judge), tools.harmless)
+    return _answer(located, classify(located, tools.rules, tools.model, tools.thresholds, use_rules=False), tools)
+
+
+def last_500_lines(data: bytes, tools: Tools) -> Answer:
+    """The paper's baseline: only the last 500 lines are looked at."""
+    tail = lines_of(data)[-500:]
+    located = locate(scan(tail, detect_labels_in(data), tools.judge, begins_at_start=False), tools.harmless)
+    return _answer(located, classify(located, tools.rules, tools.model, tools.thresholds), tools)
+
+
+def no_locator(data: bytes, tools: Tools) -> Answer:
+    """The first line of the log that looks like an error, whatever happened afterwards."""
+    found = scan(lines_of(data), detect_labels_in(data), tools.judge)
+    first = next((item for item in found.judged if item.role in _ERRORS), None)
+    return _answer_for(first, tools)
+
+
+def bisection_alone(data: bytes, tools: Tools) -> Answer:
+    """The paper's locator without anything behind it: keyword chunks, plain bisection, first keyword line."""
+    lines = lines_of(data)
+    chunks = [lines[i : i + _CHUNK_LINES] for i in range(0, len(lines), _CHUNK_LINES)]
+    low, high = 0, len(chunks) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if any(_KEYWORDS.search(line.data) for line in chunks[middle]):
+            high = middle
+        else:
+            low = middle + 1
+    hit = next((line for line in chunks[low] if _KEYWORDS.search(line.data)), None) if chunks else None
+    if hit is None:
+        return Answer(None, None, None, False, 0.0)
+    shown = normalise(hit, detect_labels_in(data), newest=1)
+    return _answer_for_record(line_record(shown[0], 0, "") if shown else None, tools)
+
+
+_ERRORS = (Role.ROOT, Role.WEAK, Role.UNKNOWN, Role.CASCADE, Role.CANCEL)
+ABLATIONS: dict[str, Method] = {
+    "none": whole,
+    "no locator": no_locator,
+    "last 500 lines": last_500_lines,
+    "bisection alone": bisection_alone,
+    "rules alone": rules_alone,
+    "text model alone": text_model_alone,
+}
+
+
+def lines_of(data: bytes) -> list[RawLine]:
+    splitter = LineSplitter()
+    lines = splitter.feed(data)
+    last = splitter.pending()
+    return [*lines, last] if last is not None else lines
+
+
+def _answer(located: Located, classified: Classified, tools: Tools) -> Answer:
+    restart = (
+        located.ending is Ending.FAILED
+        and classified.restart.is_automatic
+        and classified.confidence >= tools.thresholds.restart
+    )
+    return Answer(
+        located.root.record.number if located.root is not None else None,
+        classified.category.value if classified.category else None,
+        classified.component.value if classified.component else None,
+        restart,
+        classified.confidence,
+    )
+
+
+def _answer_for(item: Judged | None, tools: Tools) -> Answer:
+    return _answer_for_record(item.record if item is not None else None, tools)
+
+
+def _answer_for_record(record: Record | None, tools: Tools) -> Answer:
+    if record is None:
+        return Answer(None, None, None, False, 0.0)
+    item = Judged(record, tools.judge.judge(record))
+    located = Located(Ending.FAILED, item, "ablation", 1)
+    return _answer(located, classify(located, tools.rules, tools.model, tools.thresholds), tools)
+
+
+# ---------------------------------------------------------------- measuring
+
+
+def measure(cases: Iterable[FailureCase], method: Method, tools: Tools) -> dict[str, object]:
+    """Run one method over the cases and count as the public scorer does."""
+    return tally([(case, method(case.data, tools)) for case in cases])
+
+
+def tally(pairs: Sequence[tuple[FailureCase, Answer]]) -> dict[str, object]:
+    n: Counter[str] = Counter()
+    for case, answer in pairs:
+        is_trap = case.category is None
+        n["logs"] += 1
+        n["traps"] += is_trap
+        inside = (
+            case.span is not None and answer.root_line is not None and case.span[0] <= answer.root_line <= case.span[1]
+        )
+        n["root_in_traceback"] += inside
+        n["root_exact"] += not is_trap and answer.root_line == case.root_line
+        n["category"] += answer.category == case.category
+        n["component"] += answer.component in (case.component, *(c or None for c in case.components))
+        n["unsafe_restart"] += answer.restart and not case.restart
+        n["missed_restart"] += case.restart and not answer.restart
+        n["blame_on_trap"] += is_trap and answer.category is not None
+        truth, said = case.category == "infrastructure", answer.category == "infrastructure"
+        n["tp"] += truth and said
+        n["fp"] += said and not truth
+        n["fn"] += truth and not said
+    failures = n["logs"] - n["traps"]
+    if not failures:
+        return dict(n)
+    shares = {
+        "root_in_traceback_frac": round(n["root_in_traceback"] / failures, 3),
+        "category_frac": round(n["category"] / n["logs"], 3),
+        "component_frac": round(n["component"] / n["logs"], 3),
+        "infra_f1": round(2 * n["tp"] / max(1, 2 * n["tp"] + n["fp"] + n["fn"]), 3),
+    }
+    return {**shares, **n}
+
+
+def left_out(sets: dict[str, list[FailureCase]], tools: Tools, *, write: bool) -> None:
+    """Take the rules and training lines of each failure's own family away, then diagnose it."""
+    corpus = build_corpus(variants=2)
+    matrices: dict[str, Counter[tuple[str, str]]] = {"known": Counter(), "left_out": Counter()}
+    for name, cases in sets.items():
+        if not cases:
+            continue
+        smaller: dict[str, Tools] = {}
+        pairs: list[tuple[FailureCase, Answer]] = []
+        located_again: list[bool] = []
+        for case in cases:
+            full = scan(lines_of(case.data), detect_labels_in(case.data), tools.judge)
+            family = _family_of(locate(full, tools.harmless))
+            known = whole(case.data, tools)
+            fewer = tools
+            if family is not None:
+                if family not in smaller:
+                    smaller[family] = _without(tools, corpus, family)
+                fewer = smaller[family]
+            answer = whole(case.data, fewer)
+            pairs.append((case, answer))
+            located_again.append(answer.root_line == known.root_line)
+            for setting, said in (("known", known), ("left_out", answer)):
+                if case.category is not None:
+                    category = Category(said.category) if said.category else None
+                    matrices[setting][case.category, answer_key(category, is_restarted=said.restart)] += 1
+        result = tally(pairs)
+        result["families_left_out"] = len(smaller)
+        result["same_root_as_with_the_family"] = sum(located_again)
+        report("families left out", name, result)
+        report("calibration", name, {"bins": calibration(pairs)})
+        misses = [c.name for c, a in pairs if a.category != c.category]
+        report("misses", name, {"category": misses})
+    if write:
+        _write_confusion(matrices)
+
+
+def calibration(pairs: Sequence[tuple[FailureCase, Answer]]) -> list[dict[str, object]]:
+    """How often answers of a given confidence are right."""
+    bins: list[dict[str, object]] = []
+    edges = (0.0, 0.4, 0.6, 0.7, 0.85, 0.95, 1.01)
+    for low, high in itertools.pairwise(edges):
+        inside = [(c, a) for c, a in pairs if low <= a.confidence < high and a.category is not None]
+        if inside:
+            right = sum(a.category == c.category for c, a in inside) / len(inside)
+            said = statistics.fmean(a.confidence for _, a in inside)
+            bins.append(
+                {
+                    "from": low,
+                    "to": min(high, 1.0),
+                    "answers": len(inside),
+                    "said": round(said, 3),
+                    "right": round(right, 3),
+                }
+            )
+    return bins
+
+
+def _family_of(located: Located) -> str | None:
+    return located.root.verdict.family_name if located.root is not None else None
+
+
+def _without(tools: Tools, corpus: Corpus, family: str) -> Tools:
+    gone = [rule for rule in tools.rules.rules if rule.family is not None and rule.family.name == family]
+    kept = tuple(line for line in corpus.lines if not any(rule.matches(line.text) for rule in gone))
+    return replace(tools, rules=tools.rules.without([family]), model=train(replace(corpus, lines=kept)))
+
+
+def _write_confusion(matrices: dict[str, Counter[tuple[str, str]]]) -> None:
+    rows: dict[str, dict[str, dict[str, int]]] = {}
+    for setting, counts in matrices.items():
+        rows[setting] = {}
+        for (true, answer), count in sorted(counts.items()):
+            rows[setting].setdefault(true, {})[answer] = count
+    document = {"source": "benchmarks/failures.py left-out: generated and public logs together", "matrices": rows}
+    path = Path(__file__).parents[1] / "lucid_pipelines" / "failures" / "confusion.json"
+    path.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def speeds(cases: Sequence[FailureCase], tools: Tools, rounds: int = 5) -> None:
+    """Lines a second of the whole path, of the hot path, and a sparse log of 10 GB; CPU seconds, with spread."""
+    data = b"".join(case.data for case in cases[:12])
+    lines = lines_of(data)
+    labels = detect_labels_in(data)
+    whole_s = [_cpu(lambda: scan(lines, labels, tools.judge)) for _ in range(rounds)]
+    first_look_s = [_cpu(lambda: [is_hot(line.data) for line in lines]) for _ in range(rounds)]
+    report("speed", "scan", {"lines": len(lines), "lines_per_cpu_s": _spread(len(lines), whole_s)})
+    report("speed", "first look", {"lines": len(lines), "lines_per_cpu_s": _spread(len(lines), first_look_s)})
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "sparse.log"
+        healthy = next(case for case in cases if case.root_line is not None)
+        with path.open("wb") as file:
+            head = b"".join(line.data + b"\n" for line in lines_of(healthy.data)[: (healthy.root_line or 1) - 20])
+            for part in range(10):
+                file.seek(part * (1 << 30))
+                file.write(head)
+            file.seek(10 << 30)
+            file.write(b"\n" + healthy.data)
+        walls = []
+        found = diagnose_log(path, tools)
+        for _ in range(rounds):
+            began = time.perf_counter()
+            found = diagnose_log(path, tools)
+            walls.append(time.perf_counter() - began)
+        report(
+            "speed",
+            "sparse log of 10 GB",
+            {
+                "wall_s": round(statistics.fmean(walls), 3),
+                "sd_s": round(statistics.pstdev(walls), 3),
+                "read_frac": found.bytes_read / found.size,
+                "path": found.path,
+                "root_found": found.root_text is not None,
+            },
+        )
+
+
+def _cpu(work: Callable[[], object]) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def _spread(count: int, seconds: Sequence[float]) -> dict[str, int]:
+    rates = [count / max(s, 1e-9) for s in seconds]
+    return {"mean": round(statistics.fmean(rates)), "sd": round(statistics.pstdev(rates))}
+
+
+def report(what: str, name: str, result: dict[str, object]) -> None:
+    print(json.dumps({"what": what, "set": name, **result}), flush=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
