@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from lucid_pipelines.domain.cluster import GpuSample, Inventory, Placement
 from lucid_pipelines.domain.job import ExitRecord, Profile
+from lucid_pipelines.domain.similarity import HistoryFilter, IndexEntry, PastJob, SimilarJobs, VectorSpace
 
 
 class Clock(Protocol):
@@ -202,6 +203,41 @@ class Embedder(Protocol):
     def dimension(self) -> int: ...
 
     def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]: ...
+
+
+@runtime_checkable
+class HistoryIndex(Protocol):
+    """Past jobs by the nearness of their vectors, in one vector space.
+
+    Methods raise ``ExternalError`` when the server or database cannot be reached, and ``InputError`` for a
+    vector that is of the wrong dimension, not finite, or not L2-normalised.
+    """
+
+    @property
+    def space(self) -> VectorSpace: ...
+
+    def add(self, entries: Sequence[IndexEntry]) -> int:
+        """Store past jobs; one that is there already is replaced. Returns how many were new."""
+        ...
+
+    def search(
+        self, vector: Sequence[float], k: int, as_of: datetime, where: HistoryFilter, threshold: float
+    ) -> SimilarJobs:
+        """The ``k`` most similar jobs of those that had ended at ``as_of`` and pass ``where``.
+
+        The filters come first and the search behind them is exact; fewer than ``k`` carry a reason (R-41).
+        """
+        ...
+
+    def remove(self, job_ids: Sequence[str]) -> int:
+        """Forget past jobs. Returns how many were there."""
+        ...
+
+    def count(self) -> int: ...
+
+    def jobs(self) -> Iterator[PastJob]:
+        """Every past job, by job id: for export and for embedding anew."""
+        ...
 
 
 class LanguageModel(Protocol):

@@ -106,7 +106,7 @@ def _base(file: str, suffix: str) -> str:
 
 
 def _fit(tree: SourceTree, file: str, suffix: str, words: list[str]) -> int:
-    """How well a candidate fits the words: options that it mentions, files that exist beside it."""
+    """How well a candidate fits the words: options that it declares or mentions, files that exist beside it."""
     base = _base(file, suffix)
     score = 0
     text = tree.read_text(file) if file.endswith(_CODE_ENDINGS) else None
@@ -114,10 +114,13 @@ def _fit(tree: SourceTree, file: str, suffix: str, words: list[str]) -> int:
         name = re.match(r"^--?([A-Za-z][\w\-]*)", word)
         if name is not None and text is not None:
             plain = name.group(1)
-            if f"-{plain}" in text or plain.replace("-", "_") in text:
+            if re.search(rf"""["']--?{plain}["']""", text):
+                score += 3
+            elif f"-{plain}" in text or plain.replace("-", "_") in text:
                 score += 2
-        elif re.search(r"\.(ya?ml|json|toml|py|gin|cfg|ini)$", word):
-            path = tree.relative(word, base)
+        value = word.partition("=")[2] if name is not None else word
+        if re.search(r"\.(ya?ml|json|toml|py|gin|cfg|ini)$", value):
+            path = tree.relative(value, base)
             score += 6 if path is not None and tree.is_file(path) else 0
     return score
 
