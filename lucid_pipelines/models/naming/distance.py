@@ -1,0 +1,90 @@
+"""Levenshtein distance of one text to many at once (Myers' bit-parallel algorithm, one machine word per text).
+
+Source: G. Myers, "A fast bit-vector algorithm for approximate string matching based on dynamic programming",
+JACM 46(3), 1999, with Hyyrö's form for the distance between whole texts. A column of the dynamic-programming table
+is two words of bits (where it rises and where it falls); numpy carries the columns of all texts side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+MAX_LENGTH = 64
+_Word = npt.NDArray[np.uint64]
+
+
+class Texts:
+    """Texts packed for comparison; longer ones are cut at ``MAX_LENGTH`` characters."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        cut = [text[:MAX_LENGTH] for text in texts]
+        lengths = np.array([len(text) for text in cut], dtype=np.intp)
+        # Longest first, so that the texts that are not over yet are always the first rows.
+        self._order = np.argsort(-lengths, kind="stable")
+        self.lengths = lengths[self._order]
+        width = int(lengths.max(initial=0))
+        joined = "".join(cut[i].ljust(width, "\0") for i in self._order)
+        self._symbols = np.frombuffer(joined.encode("utf-32-le"), dtype=np.uint32).reshape(len(cut), width)
+        self._active = np.array([(self.lengths > column).sum() for column in range(width)], dtype=np.intp)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def distances(self, pattern: str) -> npt.NDArray[np.int64]:
+        """Levenshtein distance of ``pattern`` (cut in the same way) to every text, in their given order."""
+        pattern = pattern[:MAX_LENGTH]
+        result = np.empty(len(self), dtype=np.int64)
+        result[self._order] = self.lengths if not pattern else self._distances(pattern)
+        return result
+
+    def _distances(self, pattern: str) -> npt.NDArray[np.int64]:
+        symbols, masks = _masks(pattern)
+        one, top = np.uint64(1), np.uint64(len(pattern) - 1)
+        rises = np.full(len(self), np.iinfo(np.uint64).max, dtype=np.uint64)
+        falls = np.zeros(len(self), dtype=np.uint64)
+        score = np.full(len(self), len(pattern), dtype=np.int64)
+        for column, active in enumerate(self._active.tolist()):
+            equal = _lookup(self._symbols[:active, column], symbols, masks)
+            up, down = rises[:active], falls[:active]
+            vertical = equal | down
+            with np.errstate(over="ignore"):
+                diagonal = (((equal & up) + up) ^ up) | equal
+            right_up = down | ~(diagonal | up)
+            right_down = up & diagonal
+            score[:active] += ((right_up >> top) & one).astype(np.int64)
+            score[:active] -= ((right_down >> top) & one).astype(np.int64)
+            right_up = (right_up << one) | one
+            right_down = right_down << one
+            rises[:active] = right_down | ~(vertical | right_up)
+            falls[:active] = right_up & vertical
+        return score
+
+
+def levenshtein(first: str, second: str) -> int:
+    """Distance of two texts, cut at ``MAX_LENGTH`` characters."""
+    return int(Texts([second]).distances(first)[0])
+
+
+def _masks(pattern: str) -> tuple[npt.NDArray[np.uint32], _Word]:
+    """The symbols of a pattern, ascending, and where each stands as bits."""
+    found: dict[int, int] = {}
+    for place, symbol in enumerate(pattern):
+        found[ord(symbol)] = found.get(ord(symbol), 0) | (1 << place)
+    symbols = np.array(sorted(found), dtype=np.uint32)
+    # One entry more for every symbol that the pattern does not have.
+    return symbols, np.array([*(found[int(s)] for s in symbols), 0], dtype=np.uint64)
+
+
+def _lookup(column: npt.NDArray[np.uint32], symbols: npt.NDArray[np.uint32], masks: _Word) -> _Word:
+    if len(column) and int(column.max()) < 256:
+        table = np.full(256, len(symbols), dtype=np.intp)
+        narrow = symbols[symbols < 256]
+        table[narrow] = np.arange(len(narrow))
+        return masks[table[column]]
+    place = np.searchsorted(symbols, column)
+    known = place < len(symbols)
+    known[known] = symbols[place[known]] == column[known]
+    return masks[np.where(known, place, len(symbols))]
