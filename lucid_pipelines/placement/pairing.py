@@ -6,6 +6,7 @@ and does not know forbids the pair (R-25).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -30,6 +31,8 @@ class PairingRules:
         sharing_score: the scores of both jobs may add up to the capacity of the mode.
         capacity, apathetic_capacity: GSS by mode.
         memory_safe: peak memory of both plus ``memory_margin_frac`` of the GPU must fit (R-22).
+        memory_step_mib: each job's peak is rounded up to a multiple of this, which also lets jobs of like demand
+            be looked at together.
         same_gpus: both ask for the same number of GPUs, or the slower half would hold up the faster.
         at_most_two: a GPU never holds three jobs.
         split_unstable: a pair whose resource use turns unstable is split, the later job requeued alone.
@@ -47,6 +50,7 @@ class PairingRules:
     apathetic_capacity: int = 1
     memory_safe: bool = True
     memory_margin_frac: float = 0.05
+    memory_step_mib: float = 1024.0
     same_gpus: bool = True
     at_most_two: bool = True
     split_unstable: bool = True
@@ -61,8 +65,16 @@ class PairingRules:
     def __post_init__(self) -> None:
         if not 0 <= self.memory_margin_frac < 1:
             raise InputError(f"memory_margin_frac must be in [0, 1); got {self.memory_margin_frac}")
+        if not self.memory_step_mib > 0:
+            raise InputError(f"memory_step_mib must be above 0; got {self.memory_step_mib}")
         if self.capacity < 0 or self.apathetic_capacity < 0:
             raise InputError(f"a sharing capacity must be at least 0; got {self.capacity}")
+
+    def memory_demand_mib(self, peak_mib: float | None) -> float | None:
+        """What a job with this peak counts for."""
+        if peak_mib is None:
+            return None
+        return math.ceil(peak_mib / self.memory_step_mib) * self.memory_step_mib
 
     def capacity_in(self, mode: SharingMode) -> int:
         """The sharing capacity of a GPU; −1 when nothing may share."""

@@ -6,9 +6,9 @@ just been started in a pass is a candidate for those behind it: so two waiting j
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Container, Hashable, Iterable, Sequence
+from dataclasses import replace
 
 from lucid_pipelines.domain.decision import Fact, Reason
 from lucid_pipelines.domain.free_gpus import Slots, lowest_bits
@@ -60,8 +60,12 @@ class Binder:
         ):
             return None
         score = job.sharing_score if rules.sharing_score else 0
-        memory_class = math.ceil(memory_mib) if memory_mib is not None and rules.memory_safe else 0
+        memory_class = rules.memory_demand_mib(memory_mib) if rules.memory_safe else 0
         return (score, memory_class, job.user if rules.same_user else "")
+
+    def lightest(self, vc: VcView, job: QueuedJob) -> Newcomer:
+        """A job of the same class that takes no time."""
+        return replace(self.newcomer(vc, job), predicted_s=0.0)
 
     def newcomer(self, vc: VcView, job: QueuedJob) -> Newcomer:
         memory_mib = job.profile.memory_peak_mib if job.profile is not None else None
@@ -70,8 +74,7 @@ class Binder:
             gpus=job.gpus,
             user=job.user,
             sharing_score=job.sharing_score,
-            # Rounded up, so that all jobs of a class obey or break the memory rule together.
-            memory_mib=None if memory_mib is None else math.ceil(memory_mib),
+            memory_mib=self.rules.memory_demand_mib(memory_mib),
             predicted_s=self._predicted_s(job),
             is_distributed=all(job.gpus > group.largest_node for group in vc.free.layout.groups),
             never_pack=job.never_pack,
@@ -104,13 +107,12 @@ class Binder:
                 return None
         newcomer = self.newcomer(vc, job)
         for resident in candidates.since(mark):
-            if resident.job_id not in taken and self._is_affine(newcomer, resident, at):
+            if resident.job_id not in taken and self.is_affine(newcomer, resident, at):
                 return resident
-        # What ``taken`` left out only counts for this pass, which then changes the candidates anyway.
-        if not taken:
-            self._hopeless[(vc.name, bucket)] = (candidates.mark, at.capacity, key)
+        # Whoever is ``taken`` will be no candidate any more; should that come to nothing, ``forget`` is called.
+        self._hopeless[(vc.name, bucket)] = (candidates.mark, at.capacity, key)
         for resident in fresh:
-            if resident.job_id not in taken and self._is_affine(newcomer, resident, at):
+            if resident.job_id not in taken and self.is_affine(newcomer, resident, at):
                 return resident
         return None
 
@@ -143,8 +145,12 @@ class Binder:
         self._unstable = {}
         self._touched = {vc.name: {job_id: running.job.gpus for job_id, running in vc.running.items()} for vc in vcs}
 
-    def refresh(self, view: ClusterView) -> None:
-        """Bring the candidates up to date after ``follow`` or ``rebuild``."""
+    def refresh(self, view: ClusterView) -> list[tuple[str, Resident]]:
+        """Bring the candidates up to date after ``follow`` or ``rebuild``.
+
+        Returns who may be joined from now on, by virtual cluster.
+        """
+        new: list[tuple[str, Resident]] = []
         for name, jobs in self._touched.items():
             vc = view.vcs[name]
             residents = self._residents.setdefault(name, {})
@@ -161,14 +167,19 @@ class Binder:
                 if order is None:
                     self._order += 1
                     order = self._orders[job_id] = self._order
-                resident = residents[job_id] = self.resident(vc, running)
+                resident = self.resident(vc, running)
+                if job_id not in residents and self._lacks_memory_size(resident):
+                    self._fallbacks["unknown_gpu_memory"] += 1
+                residents[job_id] = resident
                 if running.is_unstable:
                     self._unstable.setdefault(name, set()).add(job_id)
                 if may_be_joined(resident, self.rules):
                     candidates.put(order, resident)
+                    new.append((name, resident))
                 else:
                     candidates.remove(job_id)
         self._touched = {}
+        return new
 
     def has_unstable(self, vc: str) -> bool:
         """Whether any running job of a virtual cluster has turned unstable."""
@@ -182,8 +193,6 @@ class Binder:
         memories = [sharer.profile.memory_peak_mib if sharer.profile else None for sharer in sharers]
         group = vc.free.layout.groups[vc.free.layout.group_of[running.slots[0][0]]] if running.slots else None
         gpu_memory_mib = group.memory_mib if group is not None else None
-        if self.rules.memory_safe and gpu_memory_mib is None and self.rules.full_gpu_memory_mib is None:
-            self._fallbacks["unknown_gpu_memory"] += 1
         predicted_s = self._predicted_s(job)
         speed = 1.0 if running.speed_frac is None else running.speed_frac
         left_s, speed_frac = predicted_s, 0.0
@@ -193,8 +202,8 @@ class Binder:
             job_id=job.job_id,
             gpus=job.gpus,
             user=job.user,
-            scores=_sum(scores),
-            memory_mib=_sum([None if m is None else math.ceil(m) for m in memories]),
+            scores=None if None in scores else sum(score for score in scores if score is not None),
+            memory_mib=_sum([self.rules.memory_demand_mib(memory) for memory in memories]),
             left_s=left_s,
             as_of_s=running.as_of_s,
             speed_frac=speed_frac,
@@ -205,6 +214,10 @@ class Binder:
             gpu_memory_mib=gpu_memory_mib,
         )
 
+    def _lacks_memory_size(self, resident: Resident) -> bool:
+        rules = self.rules
+        return rules.memory_safe and resident.gpu_memory_mib is None and rules.full_gpu_memory_mib is None
+
     def _of(self, vc: str, gpus: int) -> Candidates:
         key = (vc, gpus if self.rules.same_gpus else 0)
         candidates = self._candidates.get(key)
@@ -212,7 +225,12 @@ class Binder:
             candidates = self._candidates[key] = Candidates()
         return candidates
 
-    def _is_affine(self, job: Newcomer, resident: Resident, at: Moment) -> bool:
+    def forget(self) -> None:
+        """Forget who found no partner: what was decided has not happened."""
+        self._hopeless = {}
+
+    def is_affine(self, job: Newcomer, resident: Resident, at: Moment) -> bool:
+        """Whether every rule that is switched on allows the pair."""
         rules = self.rules
         for rule in self._enabled:
             if not rule(job, resident, rules, at):
@@ -227,6 +245,6 @@ class Binder:
         return None if basis == "fallback" else duration_s
 
 
-def _sum(values: Sequence[int | None]) -> int | None:
+def _sum(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None

@@ -20,11 +20,16 @@ class Queues:
         bucket: Callable[[QueuedJob], Hashable],
         other_change: Callable[[Change], None] | None = None,
         rebuilt: Callable[[ClusterView], None] | None = None,
+        entered: Callable[[QueuedJob, Key], None] | None = None,
+        left: Callable[[QueuedJob, bool], None] | None = None,
     ) -> None:
         """Args:
-        other_change: told of every change that is no entering or leaving of a queue.
-        rebuilt: told when the queues were built anew from a view.
+        other_change: told of every change that is no entering or leaving of a queue, and of every start.
+        rebuilt: told before the queues are built anew from a view.
+        entered, left: told of every job that enters a queue, and that leaves it (and whether by starting).
         """
+        self._entered = entered
+        self._left = left
         self._key = key
         self._bucket = bucket
         self._other_change = other_change
@@ -41,11 +46,11 @@ class Queues:
         if changes is None:
             self._state_id = view.state_id
             self._queues = {}
+            if self._rebuilt is not None:
+                self._rebuilt(view)
             for vc in view.vcs.values():
                 for job in vc.queued.values():
                     self._enter(job)
-            if self._rebuilt is not None:
-                self._rebuilt(view)
             return view.vcs
         # Where something was decided last time it may not have been applied: look again.
         dirty = dict.fromkeys(self._decided)
@@ -86,7 +91,11 @@ class Queues:
         if key is None:
             return
         self.of(job.vc).add(job.job_id, key, job.sequence, self._bucket(job))
+        if self._entered is not None:
+            self._entered(job, key)
 
     def _leave(self, change: Change) -> None:
         if change.job is not None:
             self.of(change.vc).discard(change.job.job_id)
+            if self._left is not None:
+                self._left(change.job, change.kind is ChangeKind.STARTED)

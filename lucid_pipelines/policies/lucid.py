@@ -12,7 +12,7 @@ priority(J) = GPUs(J) × predicted duration(J), ascending.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass
 
 from lucid_pipelines.domain.decision import Decision, Hold, Pack, Reason, Stop, StopCause
@@ -21,6 +21,7 @@ from lucid_pipelines.domain.view import Change, ClusterView, Forecast, QueuedJob
 from lucid_pipelines.placement import (
     ModeRules,
     Moment,
+    Newcomer,
     PairingRules,
     Resident,
     SharingMode,
@@ -33,6 +34,7 @@ from lucid_pipelines.policies.base import Estimator
 from lucid_pipelines.policies.binder import Binder
 from lucid_pipelines.policies.estimates import Estimates
 from lucid_pipelines.policies.ordered_queue import Key
+from lucid_pipelines.policies.pair_queue import PairQueue
 from lucid_pipelines.policies.profiler import Profiler
 from lucid_pipelines.policies.profiling_rules import ProfilingRules
 from lucid_pipelines.policies.queue_policy import Bypass, Pass, QueuePolicy
@@ -85,6 +87,9 @@ class Lucid(QueuePolicy):
         self._profiler = Profiler(profiling) if profiling.profiler_vc is not None else None
         self._sharing = _Sharing(Moment.of(0.0, SharingMode.OFF, pairing))
         self._mode_reason = Reason("sharing_mode", {"mode": SharingMode.OFF.value})
+        self._vcs: Mapping[str, VcView] = {}
+        self._pair_queues: dict[str, PairQueue] = {}
+        self._lightest: dict[tuple[str, Hashable], Newcomer] = {}
         self._forecast: Forecast | None = None
         self._mode_from_s, self._mode_until_s = math.inf, -math.inf
         self._again = False
@@ -112,13 +117,35 @@ class Lucid(QueuePolicy):
         return Reason("predicted_gpu_time", facts)
 
     def bucket(self, job: QueuedJob) -> tuple[object, ...]:
-        return (job.gpus, job.gpu_type, self._binder.pack_class(job) if self.packs else None)
+        if self.packs and self._order.share_first:
+            return (job.gpus, job.gpu_type, self._binder.pack_class(job))
+        return (job.gpus, job.gpu_type)
+
+    def entered(self, job: QueuedJob, key: Key) -> None:
+        if not self.packs or self._order.share_first:
+            return
+        pack_class = self._binder.pack_class(job)
+        if pack_class is not None:
+            bucket = (job.gpus, pack_class)
+            lightest = self._lightest.get((job.vc, bucket))
+            if lightest is None:
+                lightest = self._lightest[(job.vc, bucket)] = self._binder.lightest(self._vcs[job.vc], job)
+            self._pair_queue(job.vc).enter(job, key, bucket, lightest)
+
+    def left(self, job: QueuedJob, started: bool) -> None:
+        queue = self._pair_queue(job.vc)
+        queue.leave(job.job_id)
+        if not started:
+            # It may have been given a partner that is free again.
+            self._binder.forget()
+            queue.wake()
 
     def other_change(self, change: Change) -> None:
         if change.vc != self._profiling_vc:
             self._binder.follow(change)
 
     def rebuilt(self, view: ClusterView) -> None:
+        self._pair_queues, self._lightest = {}, {}
         self._binder.rebuild([vc for vc in view.vcs.values() if self.takes_part(vc)])
 
     def decide(self, view: ClusterView) -> list[Decision]:
@@ -147,12 +174,21 @@ class Lucid(QueuePolicy):
         return min((time_s for time_s in due if time_s is not None), default=None)
 
     def look_at(self, view: ClusterView) -> Collection[str]:
+        self._vcs = view.vcs
         names = self.queues.follow(view)
         if not self.packs:
             return names
-        self._binder.refresh(view)
-        has_changed = self._choose_mode(view)
-        return view.vcs if has_changed else names
+        new = self._binder.refresh(view)
+        if self._choose_mode(view):
+            for queue in self._pair_queues.values():
+                queue.wake()
+            return view.vcs
+        for vc, resident in new:
+            self._pair_queue(vc).wake_for(resident, self._may_join, same_gpus=self._pairing.same_gpus)
+        return names
+
+    def _may_join(self, job: Newcomer, resident: Resident) -> bool:
+        return self._binder.is_affine(job, resident, self._sharing.at)
 
     def _choose_mode(self, view: ClusterView) -> bool:
         """Look at the forecast again if it may say something else; returns whether the mode changed."""
@@ -183,7 +219,9 @@ class Lucid(QueuePolicy):
     def walk(self, this: Pass) -> bool:
         if not self.packs or self._sharing.at.mode is SharingMode.OFF:
             return super().walk(this)
-        return self._walk_sharing(this)
+        if self._order.share_first:
+            return self._walk_sharing(this)
+        return self._walk_exclusive(this) or self._walk_pairs(this)
 
     def reasons(self, this: Pass, job: QueuedJob) -> tuple[Reason, ...]:
         given = super().reasons(this, job)
@@ -193,8 +231,48 @@ class Lucid(QueuePolicy):
             return (*given, self._mode_reason)
         return (*given, self._mode_reason, self._binder.why_not(this.vc, job, self._sharing.at))
 
+    def _walk_exclusive(self, this: Pass) -> bool:
+        """Free GPUs for whoever fits, in order; nobody blocks. Returns whether a job became due."""
+        walk = this.queue.walk()
+        while (top := walk.peek()) is not None:
+            entry, _ = top
+            if entry[2] in this.started:
+                walk.advance()
+                continue
+            job = this.vc.queued[entry[2]]
+            slots = find_slots(this.free, job.gpus, job.gpu_type)
+            if slots is None:
+                walk.drop_bucket()
+                continue
+            self._start_fresh(this, job, slots)
+            walk.advance()
+            if self.bypass.max_overtakes is not None and self.due(this):
+                return True
+        return False
+
+    def _walk_pairs(self, this: Pass) -> bool:
+        """A partner for whoever found no free GPUs, in order. Returns whether a job became due."""
+        queue = self._pair_queue(this.vc.name)
+        for fresh in self._sharing.fresh.values():
+            for resident in fresh:
+                queue.wake_for(resident, self._may_join, same_gpus=self._pairing.same_gpus)
+        walk = queue.walk()
+        while (top := walk.peek()) is not None:
+            entry, bucket = top
+            if entry[2] in this.started:
+                walk.advance()
+                continue
+            job = this.vc.queued[entry[2]]
+            if not self._pack(this, job, bucket, entry[0][0]):
+                walk.sleep()
+                continue
+            walk.advance()
+            if self.bypass.max_overtakes is not None and self.due(this):
+                return True
+        return False
+
     def _walk_sharing(self, this: Pass) -> bool:
-        """Algorithm 2: a partner or free GPUs for each job in order; nobody blocks."""
+        """Algorithm 2 to the letter: for each job in order a partner, else free GPUs; nobody blocks."""
         walk = this.queue.walk()
         full: set[tuple[int, str | None]] = set()
         while (top := walk.peek()) is not None:
@@ -203,26 +281,26 @@ class Lucid(QueuePolicy):
                 walk.advance()
                 continue
             job = this.vc.queued[entry[2]]
-            started = self._order.share_first and self._pack(this, job, bucket, entry[0][0])
             demand = (job.gpus, job.gpu_type)
-            if not started and demand not in full:
-                slots = find_slots(this.free, job.gpus, job.gpu_type)
-                if slots is not None:
-                    self.start(this, job, slots)
-                    self._sharing.add(self._fresh(this, job, slots), slots)
-                    started = True
-                else:
+            if not self._pack(this, job, bucket, entry[0][0]):
+                slots = None if demand in full else find_slots(this.free, *demand)
+                if slots is None:
                     full.add(demand)
-            if not started and not self._order.share_first:
-                started = self._pack(this, job, bucket, entry[0][0])
-            if not started:
-                walk.drop_bucket()
-                continue
-            self._again = True
+                    walk.drop_bucket()
+                    continue
+                self._start_fresh(this, job, slots)
             walk.advance()
             if self.bypass.max_overtakes is not None and self.due(this):
                 return True
         return False
+
+    def _start_fresh(self, this: Pass, job: QueuedJob, slots: Slots) -> None:
+        """Start a job whose GPUs may be shared by those behind it in this pass."""
+        self.start(this, job, slots)
+        now_s = this.view.now_s
+        running = RunningJob(job, this.free.layout.placement(slots), slots, now_s, now_s)
+        self._sharing.add(self._binder.resident(this.vc, running), slots)
+        self._again = True
 
     def _pack(self, this: Pass, job: QueuedJob, bucket: object, key: float) -> bool:
         if self._binder.pack_class(job) is None:
@@ -248,12 +326,14 @@ class Lucid(QueuePolicy):
         this.decisions.append(Pack(job.job_id, partner.job_id, placement, reasons))
         this.note_start(job)
         sharing.taken.add(partner.job_id)
+        self._again = True
         return True
 
-    def _fresh(self, this: Pass, job: QueuedJob, slots: Slots) -> Resident:
-        now_s = this.view.now_s
-        running = RunningJob(job, this.free.layout.placement(slots), slots, now_s, now_s)
-        return self._binder.resident(this.vc, running)
+    def _pair_queue(self, vc: str) -> PairQueue:
+        queue = self._pair_queues.get(vc)
+        if queue is None:
+            queue = self._pair_queues[vc] = PairQueue()
+        return queue
 
     def _split(self, this: Pass) -> None:
         """Stop the later of two jobs whose sharing has turned unstable."""

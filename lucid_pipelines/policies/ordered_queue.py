@@ -49,6 +49,11 @@ class OrderedQueue:
         if not entries:
             del self.buckets[bucket]
 
+    def bucket(self, job_id: str) -> Hashable | None:
+        """Where the job is; ``None`` when it is not in the queue."""
+        found = self._entries.get(job_id)
+        return None if found is None else found[0]
+
     def key(self, job_id: str) -> Key:
         return self._entries[job_id][1][0]
 

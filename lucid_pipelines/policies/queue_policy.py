@@ -92,7 +92,9 @@ class QueuePolicy:
         self.name = name
         self.fallbacks: Counter[str] = Counter()
         self.bypass = bypass
-        self.queues = Queues(self._key_if_accepted, self.bucket, self.other_change, self.rebuilt)
+        self.queues = Queues(
+            self._key_if_accepted, self.bucket, self.other_change, self.rebuilt, self.entered, self.left
+        )
 
     def takes_part(self, vc: VcView) -> bool:
         """Whether this policy decides for a virtual cluster."""
@@ -110,7 +112,13 @@ class QueuePolicy:
         """Told of every change that is no entering or leaving of a queue."""
 
     def rebuilt(self, view: ClusterView) -> None:
-        """Told when the view's state is a new one."""
+        """Told when the view's state is a new one, before its jobs enter."""
+
+    def entered(self, job: QueuedJob, key: Key) -> None:
+        """Told of every job that enters a queue."""
+
+    def left(self, job: QueuedJob, started: bool) -> None:
+        """Told of every job that leaves a queue, and whether by starting."""
 
     def key(self, job: QueuedJob) -> Key | None:
         """The job's priority, small first; ``None`` when it cannot be ordered. Asked once per queueing."""

@@ -37,6 +37,7 @@ _VARIANTS: dict[str, Mapping[str, object]] = {
     "lucid:artifact": {
         "share_first": True,
         "memory_margin_frac": 0.0,
+        "memory_step_mib": 1.0,
         "full_gpu_memory_mib": 24_576.0,
         "min_remaining_s": 0.0,
         "credit_done": False,
