@@ -27,6 +27,7 @@ TOOLS: dict[str, LazyCommand] = {
         "lucid_pipelines.cli.diagnose", "diagnose", "Find the first true error of a failed job's log."
     ),
     "replay": LazyCommand("lucid_pipelines.cli.replay", "replay", "Replay a trace under several policies."),
+    "models": LazyCommand("lucid_pipelines.cli.models", "app", "Train, list, explain, promote and roll back models."),
     "traces": LazyCommand("lucid_pipelines.cli.traces", "app", "Convert, describe and generate job traces."),
 }
 

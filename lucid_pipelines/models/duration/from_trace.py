@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
@@ -32,6 +33,8 @@ def history_from_trace(jobs: Iterable[TraceJob]) -> list[HistoryRow]:
         if started_s is None:
             started_s = job.submit_s + max(job.queue_s or 0.0, 0.0)
         started_at = datetime.fromtimestamp(started_s, UTC)
+        # A wrong duration is kept, for ``select_rows`` to count.
+        run_s = max(job.duration_s, 0.0) if math.isfinite(job.duration_s) else 0.0
         outcome, cause = _OUTCOMES[job.state]
         rows.append(
             HistoryRow(
@@ -44,7 +47,7 @@ def history_from_trace(jobs: Iterable[TraceJob]) -> list[HistoryRow]:
                 gpus=int(job.gpus),
                 submitted_at=submitted_at,
                 started_at=started_at,
-                ended_at=started_at + timedelta(seconds=max(job.duration_s, 0.0)),
+                ended_at=started_at + timedelta(seconds=run_s),
                 duration_s=job.duration_s,
                 outcome=outcome,
                 cause=cause,
