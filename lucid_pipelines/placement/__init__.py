@@ -3,6 +3,7 @@
 from lucid_pipelines.placement.cluster_state import ClusterState
 from lucid_pipelines.placement.consolidated import can_ever_fit, find_slots
 from lucid_pipelines.placement.pairing import (
+    PARTNER_RULES,
     RULES,
     Moment,
     Newcomer,
@@ -17,6 +18,7 @@ from lucid_pipelines.placement.pairing import (
 from lucid_pipelines.placement.sharing_mode import ModeRules, choose_mode, next_mode_s
 
 __all__ = [
+    "PARTNER_RULES",
     "RULES",
     "ClusterState",
     "ModeRules",

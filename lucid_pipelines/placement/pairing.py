@@ -7,7 +7,7 @@ and does not know forbids the pair (R-25).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -214,8 +214,13 @@ RULES: dict[str, Rule] = {
 """Every rule by the name of its switch in ``PairingRules``, the cheapest first."""
 
 
-def enabled_rules(rules: PairingRules) -> tuple[Rule, ...]:
-    return tuple(rule for name, rule in RULES.items() if getattr(rules, name))
+PARTNER_RULES = ("same_gpus", "at_most_two", "split_unstable", "no_distributed")
+"""What ``may_be_joined`` and a search by size leave nothing of to check, but for the newcomer's own part."""
+
+
+def enabled_rules(rules: PairingRules, *, without: Collection[str] = ()) -> tuple[Rule, ...]:
+    """The rules that are switched on, but for those named."""
+    return tuple(rule for name, rule in RULES.items() if getattr(rules, name) and name not in without)
 
 
 def may_be_joined(partner: Resident, rules: PairingRules) -> bool:

@@ -14,6 +14,7 @@ from lucid_pipelines.domain.decision import Fact, Reason
 from lucid_pipelines.domain.free_gpus import Slots, lowest_bits
 from lucid_pipelines.domain.view import Change, ClusterView, QueuedJob, RunningJob, VcView
 from lucid_pipelines.placement import (
+    PARTNER_RULES,
     Moment,
     Newcomer,
     PairingRules,
@@ -41,6 +42,7 @@ class Binder:
         self._fallbacks = fallbacks
         self._estimates = estimates
         self._enabled = enabled_rules(rules)
+        self._open = enabled_rules(rules, without=PARTNER_RULES if rules.same_gpus else PARTNER_RULES[1:])
         self._residents: dict[str, dict[str, Resident]] = {}
         self._candidates: dict[tuple[str, int], Candidates] = {}
         self._hopeless: dict[tuple[str, Hashable], tuple[int, int, float]] = {}
@@ -106,9 +108,10 @@ class Binder:
             if mark == candidates.mark and not fresh:
                 return None
         newcomer = self.newcomer(vc, job)
-        for resident in candidates.since(mark):
-            if resident.job_id not in taken and self.is_affine(newcomer, resident, at):
-                return resident
+        if not (newcomer.is_distributed and self.rules.no_distributed):
+            for resident in candidates.since(mark):
+                if resident.job_id not in taken and self._is_open(newcomer, resident, at):
+                    return resident
         # Whoever is ``taken`` will be no candidate any more; should that come to nothing, ``forget`` is called.
         self._hopeless[(vc.name, bucket)] = (candidates.mark, at.capacity, key)
         for resident in fresh:
@@ -228,6 +231,14 @@ class Binder:
     def forget(self) -> None:
         """Forget who found no partner: what was decided has not happened."""
         self._hopeless = {}
+
+    def _is_open(self, job: Newcomer, resident: Resident, at: Moment) -> bool:
+        """As ``is_affine``, for residents that ``may_be_joined`` has let through."""
+        rules = self.rules
+        for rule in self._open:
+            if not rule(job, resident, rules, at):
+                return False
+        return resident.gpus >= job.gpus
 
     def is_affine(self, job: Newcomer, resident: Resident, at: Moment) -> bool:
         """Whether every rule that is switched on allows the pair."""

@@ -24,16 +24,16 @@ class FittedPairs:
     """Pair speed from GPU utilisation: ``1 − slope × max(0, u1 + u2 − knee)``, equal for both, at least ``floor``.
 
     Utilisations are fractions. The coefficients were fitted by ``python -m lucid_pipelines.simulation.fit`` to
-    676 measured pairs of 50 configurations (RTX 3090, the Lucid authors' table): R² 0.545, leaving out one
-    model at a time 0.530, mean error 0.068. Neither memory utilisation nor a gradient-boosted model did better
+    676 measured pairs of 50 configurations (RTX 3090, the Lucid authors' table): R² 0.548, leaving out one
+    model at a time 0.536, mean error 0.067. Neither memory utilisation nor a gradient-boosted model did better
     on models left out.
 
     Attributes:
         unknown_util_frac: taken for a job whose utilisation is unknown; each use is counted.
     """
 
-    slope: float = 0.3536
-    knee: float = 0.9
+    slope: float = 0.3895
+    knee: float = 0.95
     floor: float = 0.4
     unknown_util_frac: float = 1.0
     fallbacks: Counter[str] = field(default_factory=Counter)
@@ -59,13 +59,13 @@ class MeasuredPairs:
 
     Where only one of the two is in the table, the fitted speed is corrected by how far the model was off for that
     one beside the ``neighbours`` most like the other. (On the authors' table, leaving out one model at a time:
-    R² 0.58 against 0.49 for the fitted model alone.) Where none is, the fitted model answers. Both are counted.
+    R² 0.59 against 0.49 for the fitted model alone.) Where none is, the fitted model answers. Both are counted.
     """
 
     table: PairTable
     profiles: Profiles
     fitted: FittedPairs = field(default_factory=FittedPairs)
-    neighbours: int = 5
+    neighbours: int = 10
     fallbacks: Counter[str] = field(default_factory=Counter)
     _corrections: dict[tuple[Workload, float, float | None], tuple[float, float]] = field(default_factory=dict)
 
