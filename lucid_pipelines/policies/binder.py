@@ -41,12 +41,12 @@ class Binder:
         self.rules = rules
         self._fallbacks = fallbacks
         self._estimates = estimates
-        self._enabled = enabled_rules(rules)
         self._open = enabled_rules(rules, without=PARTNER_RULES if rules.same_gpus else PARTNER_RULES[1:])
         self._residents: dict[str, dict[str, Resident]] = {}
         self._candidates: dict[tuple[str, int], Candidates] = {}
         self._hopeless: dict[tuple[str, Hashable], tuple[int, int, float]] = {}
         self._touched: dict[str, dict[str, int]] = {}
+        self._newcomers: dict[str, Newcomer] = {}
         self._unstable: dict[str, set[str]] = {}
         self._orders: dict[str, int] = {}
         self._order = 0
@@ -70,6 +70,17 @@ class Binder:
         return replace(self.newcomer(vc, job), predicted_s=0.0)
 
     def newcomer(self, vc: VcView, job: QueuedJob) -> Newcomer:
+        """A waiting job as the pairing rules see it; remembered until it ``left``."""
+        known = self._newcomers.get(job.job_id)
+        if known is None:
+            known = self._newcomers[job.job_id] = self._newcomer(vc, job)
+        return known
+
+    def left(self, job_id: str) -> None:
+        """A job waits no more."""
+        self._newcomers.pop(job_id, None)
+
+    def _newcomer(self, vc: VcView, job: QueuedJob) -> Newcomer:
         memory_mib = job.profile.memory_peak_mib if job.profile is not None else None
         return Newcomer(
             job_id=job.job_id,
@@ -97,7 +108,7 @@ class Binder:
         Args:
             bucket, key: the job's place in the ordered queue. When no partner is found, none exists for the
                 jobs behind it in its bucket either, as long as the candidates stay the same.
-            fresh: jobs that the present pass has started; the last candidates.
+            fresh: jobs that the present pass has started and that ``may_be_joined``; the last candidates.
             taken: jobs that the present pass has given a partner already.
         """
         candidates = self._of(vc.name, job.gpus)
@@ -110,13 +121,13 @@ class Binder:
         newcomer = self.newcomer(vc, job)
         if not (newcomer.is_distributed and self.rules.no_distributed):
             for resident in candidates.since(mark):
-                if resident.job_id not in taken and self._is_open(newcomer, resident, at):
+                if resident.job_id not in taken and self.is_open(newcomer, resident, at):
+                    return resident
+            for resident in fresh:
+                if resident.job_id not in taken and self.is_open(newcomer, resident, at):
                     return resident
         # Whoever is ``taken`` will be no candidate any more; should that come to nothing, ``forget`` is called.
         self._hopeless[(vc.name, bucket)] = (candidates.mark, at.capacity, key)
-        for resident in fresh:
-            if resident.job_id not in taken and self.is_affine(newcomer, resident, at):
-                return resident
         return None
 
     def why_not(self, vc: VcView, job: QueuedJob, at: Moment) -> Reason:
@@ -145,7 +156,7 @@ class Binder:
     def rebuild(self, vcs: Iterable[VcView]) -> None:
         """Begin anew with the running jobs of these virtual clusters."""
         self._residents, self._candidates, self._hopeless, self._orders = {}, {}, {}, {}
-        self._unstable = {}
+        self._unstable, self._newcomers = {}, {}
         self._touched = {vc.name: {job_id: running.job.gpus for job_id, running in vc.running.items()} for vc in vcs}
 
     def refresh(self, view: ClusterView) -> list[tuple[str, Resident]]:
@@ -232,18 +243,10 @@ class Binder:
         """Forget who found no partner: what was decided has not happened."""
         self._hopeless = {}
 
-    def _is_open(self, job: Newcomer, resident: Resident, at: Moment) -> bool:
-        """As ``is_affine``, for residents that ``may_be_joined`` has let through."""
+    def is_open(self, job: Newcomer, resident: Resident, at: Moment) -> bool:
+        """Whether the rules allow the pair, for a resident that ``may_be_joined`` has let through."""
         rules = self.rules
         for rule in self._open:
-            if not rule(job, resident, rules, at):
-                return False
-        return resident.gpus >= job.gpus
-
-    def is_affine(self, job: Newcomer, resident: Resident, at: Moment) -> bool:
-        """Whether every rule that is switched on allows the pair."""
-        rules = self.rules
-        for rule in self._enabled:
             if not rule(job, resident, rules, at):
                 return False
         return resident.gpus >= job.gpus

@@ -27,6 +27,7 @@ from lucid_pipelines.placement import (
     SharingMode,
     choose_mode,
     find_slots,
+    may_be_joined,
     next_mode_s,
     pair_reasons,
 )
@@ -130,9 +131,11 @@ class Lucid(QueuePolicy):
             lightest = self._lightest.get((job.vc, bucket))
             if lightest is None:
                 lightest = self._lightest[(job.vc, bucket)] = self._binder.lightest(self._vcs[job.vc], job)
-            self._pair_queue(job.vc).enter(job, key, bucket, lightest)
+            if not (lightest.is_distributed and self._pairing.no_distributed):
+                self._pair_queue(job.vc).enter(job, key, bucket, lightest)
 
     def left(self, job: QueuedJob, started: bool) -> None:
+        self._binder.left(job.job_id)
         queue = self._pair_queue(job.vc)
         queue.leave(job.job_id)
         if not started:
@@ -188,7 +191,7 @@ class Lucid(QueuePolicy):
         return names
 
     def _may_join(self, job: Newcomer, resident: Resident) -> bool:
-        return self._binder.is_affine(job, resident, self._sharing.at)
+        return self._binder.is_open(job, resident, self._sharing.at)
 
     def _choose_mode(self, view: ClusterView) -> bool:
         """Look at the forecast again if it may say something else; returns whether the mode changed."""
@@ -282,7 +285,8 @@ class Lucid(QueuePolicy):
                 continue
             job = this.vc.queued[entry[2]]
             demand = (job.gpus, job.gpu_type)
-            if not self._pack(this, job, bucket, entry[0][0]):
+            may_share = self._binder.pack_class(job) is not None
+            if not (may_share and self._pack(this, job, bucket, entry[0][0])):
                 slots = None if demand in full else find_slots(this.free, *demand)
                 if slots is None:
                     full.add(demand)
@@ -299,12 +303,12 @@ class Lucid(QueuePolicy):
         self.start(this, job, slots)
         now_s = this.view.now_s
         running = RunningJob(job, this.free.layout.placement(slots), slots, now_s, now_s)
-        self._sharing.add(self._binder.resident(this.vc, running), slots)
+        resident = self._binder.resident(this.vc, running)
+        if may_be_joined(resident, self._pairing):
+            self._sharing.add(resident, slots)
         self._again = True
 
     def _pack(self, this: Pass, job: QueuedJob, bucket: object, key: float) -> bool:
-        if self._binder.pack_class(job) is None:
-            return False
         sharing = self._sharing
         partner = self._binder.find(
             this.vc, job, bucket, key, sharing.at, sharing.fresh.get(job.gpus, ()), sharing.taken
