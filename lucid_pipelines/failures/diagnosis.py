@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lucid_pipelines.failures.classify import Classified, Source, Thresholds, classify
 from lucid_pipelines.failures.huge import HugeLog, read_around_end
-from lucid_pipelines.failures.locate import Located, locate
+from lucid_pipelines.failures.locate import Located, always_in_doubt, locate
 from lucid_pipelines.failures.records import Record
 from lucid_pipelines.failures.rulebase import RuleBase, load_rules
 from lucid_pipelines.failures.scan import Scan, scan
@@ -52,7 +52,7 @@ class Tools:
 
     def harmless(self, record: Record) -> float:
         """How likely an error-like line that no rule knows is harmless."""
-        return self.model.judge(record.judged_text).harmless_frac if self.model is not None else 0.0
+        return self.model.judge(record.judged_text).harmless_frac if self.model is not None else always_in_doubt(record)
 
 
 @dataclass(frozen=True, slots=True)

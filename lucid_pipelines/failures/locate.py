@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from lucid_pipelines.failures.records import Record, RecordKind
 from lucid_pipelines.failures.scan import Judged, Scan
+from lucid_pipelines.failures.verdicts import Verdict
 from lucid_pipelines.failures.vocabulary import Category, Component, Ending, Role
 
 _SURVIVED_LINES = 4
@@ -22,6 +23,8 @@ _HEAD_LINES = 3
 _LINES_AFTER_SUCCESS = 40
 _TRAILING_FLUSH_LINES = 150
 _NEAR_LINES = 200
+_SURELY_HARMFUL = 0.03
+_LIKELY_HARMFUL = 0.30
 _MAX_DISORDER_S = 1500.0
 _NOTABLE_DISORDER_S = 5.0
 _HANDLER = re.compile(
@@ -76,12 +79,12 @@ Doubt = Callable[[Record], float]
 """Probability that an error-like line that no rule knows is harmless."""
 
 
-def never_harmless(_: Record) -> float:
-    """The doubt that knows nothing."""
-    return 0.0
+def always_in_doubt(_: Record) -> float:
+    """The doubt of somebody who cannot read: an error that is marked as one counts, nothing else does."""
+    return 0.3
 
 
-def locate(scan: Scan, harmless: Doubt = never_harmless) -> Located:
+def locate(scan: Scan, harmless: Doubt = always_in_doubt) -> Located:
     """Find the first true error in a scan.
 
     Args:
@@ -116,6 +119,9 @@ class _Locator:
         weak = _best_weak(alive)
         if unknown is not None and (weak is None or unknown.position < weak.position):
             return self._failed(unknown, "4: first error-like record; no rule knows it", 2, alive)
+        onset = self._rare_line_before(weak)
+        if onset is not None:
+            return self._failed(onset, "4b: a line of a rare form before the first echo, read as an error", 2, alive)
         if self._head_lost:
             return self._nothing(Ending.ROOT_LOST, "5: the log begins inside the failure: its cause is lost")
         if weak is not None:
@@ -249,6 +255,26 @@ class _Locator:
                     return item
                 self._set_aside(item, "reads like a harmless message")
         return None
+
+    def _rare_line_before(self, weak: Judged | None) -> Judged | None:
+        """A line that no rule knows and nobody marked as an error, but that reads like one and came just before.
+
+        Only the text model can tell; so it must be sure, and the line must not be followed by progress.
+        """
+        if weak is not None and weak.verdict.family_name not in _TIMEOUT_FAMILIES:
+            return None
+        limit = weak.position if weak is not None else self._scan.line_count
+        enough = _SURELY_HARMFUL if weak is not None else _LIKELY_HARMFUL
+        best: tuple[float, Record] | None = None
+        for record in self._scan.onset:
+            if record.position >= limit or self._scan.progress.lines_after(record.position) >= _SURVIVED_LINES:
+                continue
+            if self._scan.longest_quiet(record.position, limit) > _QUIET_LINES:
+                continue
+            doubt = self._harmless(record)
+            if doubt <= enough and (best is None or doubt < best[0]):
+                best = (doubt, record)
+        return Judged(best[1], Verdict(Role.UNKNOWN, why="reads like an error")) if best is not None else None
 
     def _cut_off_by_a_flush(self, causes: list[Judged]) -> Judged | None:
         """An uncaught error after which only buffered lines of progress were written out (R-8)."""

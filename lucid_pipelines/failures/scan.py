@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from bisect import bisect_left, bisect_right
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -23,6 +24,9 @@ _MEMO_LIMIT = 50_000
 _MAX_RECORDS = 50_000
 _MAX_LOUD = 2_000_000
 _MAX_ECHO_NUMBERS = 10_000
+_ONSET_LINES = 12
+_MAX_ONSETS = 40
+_RARE = 2
 _DIGITS = re.compile(rb"\d+")
 
 
@@ -57,6 +61,8 @@ class Scan:
         loud: places of lines that belong to errors and echoes, ascending.
         begins_at_start: whether the first line seen is the first line of the log.
         undecodable: lines with bytes that are not UTF-8 (R-11).
+        onset: lines of a rare form just before a noisy stretch or the end, which no rule knows but which hold a
+            word that failures are told in.
         echo_numbers: lines of native stacks and abort notices, of which no record is kept.
     """
 
@@ -67,6 +73,7 @@ class Scan:
     begins_at_start: bool
     undecodable: int
     echo_numbers: tuple[int, ...] = ()
+    onset: tuple[Record, ...] = ()
 
     def quiet_between(self, first: int, last: int) -> int:
         """How many ordinary lines stand between two places."""
@@ -105,6 +112,9 @@ class _Scanner:
         self._ordinary: set[bytes] = set()
         self._echoes: set[bytes] = set()
         self._echo_numbers: list[int] = []
+        self._forms: Counter[bytes] = Counter()
+        self._recent: deque[tuple[int, RawLine, bytes]] = deque(maxlen=_ONSET_LINES)
+        self._onsets: deque[tuple[tuple[int, RawLine, bytes], ...]] = deque(maxlen=_MAX_ONSETS)
         self._undecodable = 0
 
     def run(self, raws: Iterable[RawLine], begins_at_start: bool) -> Scan:
@@ -129,6 +139,7 @@ class _Scanner:
             begins_at_start,
             self._undecodable,
             tuple(self._echo_numbers),
+            self._onset_records(),
         )
 
     def _take(self, at: int, raw: RawLine) -> None:
@@ -145,6 +156,7 @@ class _Scanner:
         if not wanted and not hot:
             self._reader.skip()
             self._progress.add(at, data)
+            self._count_form(masked)
             self._remember(masked)
             return
         ordinary = True
@@ -160,10 +172,13 @@ class _Scanner:
             return
         if ordinary:
             self._progress.add(at, data)
+            self._count_form(masked)
             if silent:
                 self._remember(masked)
+                if hot:
+                    self._recent.append((at, raw, masked))
         elif at not in self._loud[-1:]:
-            self._loud.append(at)
+            self._hear(at)
 
     def _last_is_mere_echo(self, before: int) -> bool:
         if len(self._records) != before + 1 or len(self._echoes) >= _MEMO_LIMIT:
@@ -171,8 +186,26 @@ class _Scanner:
         record = self._records[-1]
         return record.kind is RecordKind.LINE and self._judge.judge(record).is_mere_echo
 
-    def _hear_echo(self, at: int, raw: RawLine) -> None:
+    def _hear(self, at: int) -> None:
+        """A noisy line; the first of a stretch keeps what stood just before it."""
+        if self._recent and (not self._loud or at - self._loud[-1] > 1):
+            self._onsets.append(tuple(self._recent))
+            self._recent.clear()
         self._loud.append(at)
+
+    def _count_form(self, masked: bytes) -> None:
+        if len(masked) <= _HOT_BYTES and (masked in self._forms or len(self._forms) < _MEMO_LIMIT):
+            self._forms[masked] += 1
+
+    def _onset_records(self) -> tuple[Record, ...]:
+        found: list[Record] = []
+        for at, raw, masked in (*itertools.chain.from_iterable(self._onsets), *self._recent):
+            if self._forms[masked] <= _RARE:
+                found += [line_record(line, at, "") for line in normalise(raw, self._labels, newest=1)]
+        return tuple(found)
+
+    def _hear_echo(self, at: int, raw: RawLine) -> None:
+        self._hear(at)
         if raw.number is not None and len(self._echo_numbers) < _MAX_ECHO_NUMBERS:
             self._echo_numbers.append(raw.number)
         self._forget_the_oldest()

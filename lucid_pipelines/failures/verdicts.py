@@ -30,6 +30,8 @@ _SEVERITY = re.compile(
 )
 _MILD = re.compile(r"(?<!NCCL )\b(WARN|WARNING|INFO|NOTICE|DEBUG)\b|^\W{0,3}[WI]\d{4} |\[(W|I|WARN|INFO)\b")
 """The writer itself marks the line as less than an error. (NCCL writes its errors as WARN.)"""
+_EXPLAINED_BELOW = re.compile(r"HCCL|inner error|call \w+ api failed|error code", re.IGNORECASE)
+"""Only such a message is explained by symptoms in the lines after it: others may be followed by other ranks' echoes."""
 _THREAD = re.compile(r"^Exception in thread (?!MainThread)")
 _NOISE_FRAME = re.compile(
     r"^\s*(frame #\d+|#\d+ +0x|\[bt\]|@ +0x|\d+ +(0x|paddle|torch|at::|c10|std::|tensorflow)|[-=*_~]{4,}$"
@@ -199,7 +201,8 @@ class Judge:
         root = next((rule for rule in found if rule.role is Role.ROOT and rule.rule_id != _GENERIC_RULE), None)
         if root is not None:
             return _of(root, root.family.title if root.family else "")
-        weak = next((rule for rule in found if rule.role is Role.WEAK), None)
+        said = found if _EXPLAINED_BELOW.search(record.text) else self.rules.matching(record.text)
+        weak = next((rule for rule in said if rule.role is Role.WEAK), None)
         head = self.rules.matching(record.text)
         cascade = next((rule for rule in head if rule.role is Role.CASCADE), None)
         if cascade is not None or (_THREAD.match(record.lead) and weak is not None):
