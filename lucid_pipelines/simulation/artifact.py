@@ -27,7 +27,6 @@ from lucid_pipelines.simulation.interference import UnaffectedModels
 from lucid_pipelines.simulation.options import ReplayEstimator, ReplayFaults, ReplayOptions
 from lucid_pipelines.simulation.record import Replay
 
-UNAFFECTED_MODELS = ("NeuMF", "ResNet50", "BERT", "Transformer")
 NEGATIVE_PREDICTION_S = 1000.0
 _RESERVE = "reserve"
 _TEMPORARY = 9999
@@ -44,12 +43,16 @@ class ArtifactSetup:
         lender: the one that lends it a third.
         window_s: longest profiling run.
         max_gpus: jobs above are not profiled.
+        unaffected_models: pairs with one of these never slow each other.
+        partner_stays_slow: a partner is not restored when the earlier-placed job of a pair ends first.
     """
 
     donors: tuple[str, ...] = ("vc8Gr", "vcefl")
     lender: str = "vcYVn"
     window_s: float = 200.0
     max_gpus: int = 8
+    unaffected_models: tuple[str, ...] = ("NeuMF", "ResNet50", "BERT", "Transformer")
+    partner_stays_slow: bool = True
 
     @classmethod
     def for_cluster(cls, nodes: Sequence[Node]) -> ArtifactSetup:
@@ -80,19 +83,19 @@ def replay_artifact(given: ReplayInput, options: ReplayOptions, setup: ArtifactS
     if kept:
         main_given = ReplayInput(kept, _main_nodes(given.nodes, setup), given.quarantined)
         policy = _LendingLucid(setup.lender, changes)
-        main = replay(main_given, policy, _main_options(options))
+        main = replay(main_given, policy, _main_options(options, setup))
     return _merge(given, profiled, main, done)
 
 
-def _main_options(options: ReplayOptions) -> ReplayOptions:
+def _main_options(options: ReplayOptions, setup: ArtifactSetup) -> ReplayOptions:
     pairs, estimator = options.pair_speeds, options.estimator
     return replace(
         options,
         end_lag_s=1.0,
         profiles_known=True,
-        pair_speeds=UnaffectedModels(UNAFFECTED_MODELS, pairs) if pairs is not None else None,
+        pair_speeds=UnaffectedModels(setup.unaffected_models, pairs) if pairs is not None else None,
         estimator=_NoNegatives(estimator) if estimator is not None else None,
-        faults=ReplayFaults(whole_seconds=True, partner_stays_slow=True),
+        faults=ReplayFaults(whole_seconds=True, partner_stays_slow=setup.partner_stays_slow),
     )
 
 
