@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from zlib import crc32
 
 from lucid_pipelines.domain.cluster import Node
 from lucid_pipelines.domain.errors import InputError
@@ -40,7 +41,10 @@ class ReplayInput:
 
 
 def prepare(jobs: Iterable[TraceJob], cluster: ClusterSpec) -> ReplayInput:
-    """Sort jobs by submission (stable) and set aside those that no replay can run.
+    """Sort jobs by submission and set aside those that no replay can run.
+
+    Nobody knows the order of jobs with equal times. That of the rows will not do: a file may be sorted by duration
+    within a second, which would tell fifo the future. A checksum of the job's id decides.
 
     Raises:
         InputError: no job is left.
@@ -63,7 +67,7 @@ def prepare(jobs: Iterable[TraceJob], cluster: ClusterSpec) -> ReplayInput:
     if not kept:
         counts = Counter(row.reason for row in quarantined)
         raise InputError(f"a replay needs at least one job that the cluster can run; set aside: {dict(counts)}")
-    kept.sort(key=lambda job: job.submit_s)
+    kept.sort(key=lambda job: (job.submit_s, crc32(job.job_id.encode())))
     return ReplayInput(tuple(kept), nodes, tuple(quarantined))
 
 

@@ -35,6 +35,10 @@ def run(
     return replay(prepare(jobs, cluster), policies.get(name, **more), options or ReplayOptions())
 
 
+def ends(result: Replay) -> dict[str, float]:
+    return dict(zip([job.job_id for job in result.input.jobs], result.end_s.tolist(), strict=True))
+
+
 def test_gpus_freed_at_t_are_given_at_t_and_a_job_submitted_at_t_can_start_at_t() -> None:
     jobs = [trace_job("x", 0, 10, 8), trace_job("y", 10, 5, 8), trace_job("z", 3, 5, 8)]
     result = run("fifo", jobs, one_vc())
@@ -105,7 +109,7 @@ def test_packing_without_pair_speeds_is_refused() -> None:
 def test_the_profiler_ends_short_jobs_and_costs_the_others_their_first_run() -> None:
     jobs = [trace_job("short", 0, 50), trace_job("long", 0, 1_000)]
     result = run("lucid", jobs, one_vc(4), packing_options())
-    assert result.end_s.tolist() == [50, 200 + 1_000]
+    assert ends(result) == {"short": 50, "long": 200 + 1_000}
     assert result.attempt_in_profiler.tolist() == [True, True, False]
     assert result.lost_gpu_s == {"profiling": 200.0}
     assert result.queue_s.tolist() == [0, 0]
@@ -143,6 +147,11 @@ def test_a_waiting_job_becomes_due_by_the_clock_alone() -> None:
     bounded = run("fifo", jobs, one_vc(), backfill=True, max_wait_s=150.0)
     assert bounded.start_s[1] == 1_000
     assert unbounded.start_s[1] > 1_000
+
+
+def test_the_order_of_rows_with_equal_times_changes_nothing() -> None:
+    jobs = [trace_job(f"j{i}", float(i // 10), 1 + i % 11, 1 + i % 8) for i in range(200)]
+    assert ends(run("fifo", jobs, one_vc())) == ends(run("fifo", jobs[::-1], one_vc()))
 
 
 def test_equal_inputs_give_equal_results() -> None:
