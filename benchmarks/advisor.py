@@ -22,7 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lucid_pipelines.advisor.extract import ExtractionLimits, LaunchDescription, extract_metadata
+from lucid_pipelines.advisor.description import ExtractionLimits, LaunchDescription
+from lucid_pipelines.advisor.extract import extract_metadata
 from lucid_pipelines.advisor.fields.optimisation import optimiser_name
 from lucid_pipelines.advisor.fields.vocabulary import dataset_of, family_of
 from lucid_pipelines.advisor.metadata import FieldName, JobMetadata

@@ -17,8 +17,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from lucid_pipelines.advisor.agent.loop import AgentLimits, AgentReport, complete_with_model
-from lucid_pipelines.advisor.box import BoxLimits, extract_boxed
+from lucid_pipelines.advisor.box import START_ALLOWANCE_S, BoxLimits, extract_boxed
 from lucid_pipelines.advisor.cost import AdviceCost
+from lucid_pipelines.advisor.description import LaunchDescription
 from lucid_pipelines.advisor.estimates import (
     AdvisedEstimate,
     EstimateRules,
@@ -26,7 +27,6 @@ from lucid_pipelines.advisor.estimates import (
     estimate,
     paper_estimate,
 )
-from lucid_pipelines.advisor.extract import LaunchDescription
 from lucid_pipelines.advisor.fingerprint import SCHEMA_VERSION, Fingerprint, Surroundings, fingerprint
 from lucid_pipelines.advisor.intervals import MAX_RESIDUALS
 from lucid_pipelines.advisor.metadata import JobMetadata
@@ -185,7 +185,9 @@ class Advisor:
     def _metadata(
         self, root: Path, launch: LaunchDescription, started: float
     ) -> tuple[JobMetadata, AgentReport | None]:
-        limits = BoxLimits(self._left_s(started), self._settings.memory_mib)
+        # The box may take a little longer than its reading, to start and to be ended.
+        reading_s = max(LEAST_READING_S, self._left_s(started) - START_ALLOWANCE_S)
+        limits = BoxLimits(reading_s, self._settings.memory_mib)
         metadata = self._read(root, launch, limits)
         left_s = self._left_s(started)
         if self._model is None or left_s <= LEAST_READING_S:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lucid_pipelines.advisor.extract import ExtractionLimits, LaunchDescription, extract_metadata
+from lucid_pipelines.advisor.description import ExtractionLimits, LaunchDescription
 from lucid_pipelines.advisor.metadata import JobMetadata
 from lucid_pipelines.advisor.metadata_json import from_json, to_json
 from lucid_pipelines.domain.errors import ExternalError, InputError
@@ -112,6 +112,8 @@ def _understood(answer: bytes, status: int | None) -> JobMetadata:
 
 def main() -> int:
     """Read one request from standard input, write one answer to standard output."""
+    from lucid_pipelines.advisor.extract import extract_metadata  # the caller of the box does not need it
+
     request = json.loads(sys.stdin.buffer.read())
     limit = int(request["memory_mib"]) * 1024 * 1024
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

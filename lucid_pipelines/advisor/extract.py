@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from types import MappingProxyType
 
 from lucid_pipelines.advisor.configs.load import ConfigTextError
+from lucid_pipelines.advisor.description import ExtractionLimits, LaunchDescription
 from lucid_pipelines.advisor.evaluator.machine import deadline_after
 from lucid_pipelines.advisor.evaluator.values import Lit, Origin
 from lucid_pipelines.advisor.fields.batch import read_batch
@@ -41,38 +41,7 @@ from lucid_pipelines.advisor.launch.entry import Entry, find_entry
 from lucid_pipelines.advisor.launch.launchers import Launch
 from lucid_pipelines.advisor.metadata import JobMetadata, ReadingReport, SourceKind
 from lucid_pipelines.advisor.program import Walk, walk_program
-from lucid_pipelines.advisor.source_tree import ReadLimits, SourceTree
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchDescription:
-    """How a job is started.
-
-    Attributes:
-        command: words of the launch line; one text with blanks is split as a shell would.
-        env: variables that the submission adds.
-        workdir: working directory inside the snapshot, relative.
-        gpus, nodes: what the submission asks for in all; ``None`` = not said.
-        entry: path of the entry file, for a launch line that is ambiguous on its own.
-    """
-
-    command: Sequence[str]
-    env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    workdir: str = ""
-    gpus: int | None = None
-    nodes: int | None = None
-    entry: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ExtractionLimits:
-    """Bounds on one extraction. Steps decide first, so that results do not depend on the machine's load."""
-
-    wall_s: float = 15.0
-    steps: int = 260_000
-    nested_launches: int = 2
-    read: ReadLimits = field(default_factory=ReadLimits)
-
+from lucid_pipelines.advisor.source_tree import SourceTree
 
 WATCHED = frozenset({*LEARNING_RATE, *EPOCHS, *GLOBAL_BATCH, *DEVICE_BATCH, *PLAIN_BATCH, *ACCUMULATION, *OPTIMIZER})
 """Parameters whose values say something about the job, wherever they are passed."""

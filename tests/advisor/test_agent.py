@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from lucid_pipelines.advisor.agent.actions import SCHEMA, parse_action
 from lucid_pipelines.advisor.agent.loop import AgentLimits, AgentReport, Stop, complete_with_model
 from lucid_pipelines.advisor.agent.redaction import redact
-from lucid_pipelines.advisor.extract import LaunchDescription, extract_metadata
+from lucid_pipelines.advisor.description import LaunchDescription
+from lucid_pipelines.advisor.extract import extract_metadata
 from lucid_pipelines.advisor.metadata import FieldName, JobMetadata, SourceKind
 from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.resources.language_models.openai_server import OpenAiLanguageModel

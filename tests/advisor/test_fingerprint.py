@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lucid_pipelines.advisor.extract import LaunchDescription, extract_metadata
+from lucid_pipelines.advisor.description import LaunchDescription
+from lucid_pipelines.advisor.extract import extract_metadata
 from lucid_pipelines.advisor.fingerprint import (
     FIELD_WEIGHTS,
     Fingerprint,

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from lucid_pipelines.advisor.box import BoxLimits, extract_boxed
 from lucid_pipelines.advisor.configs.json_text import parse_json
 from lucid_pipelines.advisor.configs.yaml_text import ConfigTextError, parse_yaml
+from lucid_pipelines.advisor.description import ExtractionLimits, LaunchDescription
 from lucid_pipelines.advisor.evaluator.parsing import parse
-from lucid_pipelines.advisor.extract import ExtractionLimits, LaunchDescription, extract_metadata
+from lucid_pipelines.advisor.extract import extract_metadata
 from lucid_pipelines.advisor.metadata import FieldName
 from lucid_pipelines.advisor.source_tree import SourceTree
 from lucid_pipelines.domain.errors import ExternalError, InputError

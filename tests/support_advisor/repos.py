@@ -6,7 +6,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lucid_pipelines.advisor.extract import ExtractionLimits, LaunchDescription, extract_metadata
+from lucid_pipelines.advisor.description import ExtractionLimits, LaunchDescription
+from lucid_pipelines.advisor.extract import extract_metadata
 from lucid_pipelines.advisor.metadata import JobMetadata
 
 
