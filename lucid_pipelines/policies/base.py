@@ -26,6 +26,7 @@ class Policy(Protocol):
         name: as in the registry, with the variant (``lucid:no_packing``).
         preempts: whether it stops jobs for the sake of others.
         packs: whether it lets jobs share GPUs.
+        knows_profiles: whether it foretells a job's profile from its code, before it has run.
         predicts: whether it asks for predicted durations.
         round_s: decisions are only taken at multiples of this; ``None`` = at any time.
         profiling: who is profiled before it enters its queue; ``None`` = nobody.
@@ -35,6 +36,7 @@ class Policy(Protocol):
     name: str
     preempts: bool
     packs: bool
+    knows_profiles: bool
     predicts: bool
     round_s: float | None
     profiling: ProfilingRules | None

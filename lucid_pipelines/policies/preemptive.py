@@ -24,6 +24,7 @@ class PreemptivePolicy:
 
     preempts: bool = True
     packs: bool = False
+    knows_profiles: bool = False
     predicts: bool = False
     round_s: float | None = None
     profiling: ProfilingRules | None = None

@@ -84,6 +84,7 @@ class QueuePolicy:
 
     preempts: bool = False
     packs: bool = False
+    knows_profiles: bool = False
     predicts: bool = False
     round_s: float | None = None
     profiling: ProfilingRules | None = None

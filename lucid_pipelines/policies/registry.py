@@ -9,6 +9,7 @@ from inspect import signature
 from lucid_pipelines.domain.errors import InputError, NotFoundError, did_you_mean
 from lucid_pipelines.policies.base import Policy
 from lucid_pipelines.policies.fifo import Fifo
+from lucid_pipelines.policies.horus import Horus
 from lucid_pipelines.policies.lucid import Lucid
 from lucid_pipelines.policies.qssf import Qssf
 from lucid_pipelines.policies.sjf import Sjf
@@ -20,6 +21,7 @@ _BUILDERS: dict[str, Callable[..., Policy]] = {
     "sjf": Sjf,
     "srtf": Srtf,
     "qssf": Qssf,
+    "horus": Horus,
     "tiresias": Tiresias,
     "lucid": Lucid,
 }

@@ -52,6 +52,8 @@ def replay(given: ReplayInput, policy: Policy, options: ReplayOptions = ReplayOp
     events = Events()
     if not policy.packs:
         options = replace(options, scorer=None, profiles_known=False, reuse_profiles=False)
+    if policy.knows_profiles:
+        options = replace(options, profiles_known=True)
     if not policy.predicts:
         options = replace(options, estimator=None)
     world = World(state, events, recorder, options, profiling, preempts=policy.preempts)

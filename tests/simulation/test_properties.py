@@ -93,7 +93,7 @@ class FreshEveryTime:
         self._kept, self._name, self._more = kept, name, more
         self.name, self.preempts = kept.name, kept.preempts
         self.packs, self.predicts, self.profiling = kept.packs, kept.predicts, kept.profiling
-        self.round_s = kept.round_s
+        self.round_s, self.knows_profiles = kept.round_s, kept.knows_profiles
         self.fallbacks: Counter[str] = Counter()
 
     def decide(self, view: ClusterView) -> list[Decision]:
@@ -126,6 +126,8 @@ def actions(view: ClusterView, decisions: list[Decision]) -> list[Decision]:
         ("lucid:naive_packing", {}),
         ("lucid", {"at_most_two": False, "capacity": 4, "same_gpus": False}),
         ("srtf", {}),
+        ("horus", {}),
+        ("horus", {"max_jobs_per_gpu": 3, "max_util_frac": 2.0, "backfill": True}),
     ],
 )
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
