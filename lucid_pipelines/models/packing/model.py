@@ -18,6 +18,7 @@ from lucid_pipelines.models.packing.speeds import PairSpeeds
 from lucid_pipelines.models.tree import Step, Tree
 
 _AMP = PROFILE_FEATURES.index("amp")
+_UTIL = PROFILE_FEATURES.index("gpu_util_pct")
 DEFAULT_CAPACITY = 2
 CLASSES = ("Tiny", "Medium", "Jumbo")
 
@@ -41,10 +42,10 @@ class ScoreReason:
     """Why a job has its score.
 
     Attributes:
-        score: 0 Tiny, 1 Medium, 2 Jumbo; ``None`` when the tree asks for something unknown.
+        score: 0 Tiny, 1 Medium, 2 Jumbo; ``None`` when something that it takes is unknown.
         mean_speed_frac: of the leaf.
         amp_assumed: mixed precision was not said and the tree asks for it: the heavier answer was taken.
-        missing: the unknown feature that stopped the tree.
+        missing: the unknown feature that stopped it.
     """
 
     score: int | None
@@ -94,7 +95,8 @@ class PackingModel:
             profiles: jobs × ``PROFILE_FEATURES``; unknown is NaN.
 
         Returns:
-            0, 1 or 2; NaN where the tree asks for something unknown. Unknown mixed precision: the heavier score.
+            0, 1 or 2; NaN where the GPU utilisation, or anything else that the tree asks for, is unknown. Unknown
+            mixed precision: the heavier score.
         """
         matrix = np.asarray(profiles, dtype=np.float64).reshape(-1, len(PROFILE_FEATURES))
         unsaid = np.isnan(matrix[:, _AMP])
@@ -102,7 +104,7 @@ class PackingModel:
         if unsaid.any():
             both = [self._with_amp(matrix[unsaid], amp) for amp in (0.0, 1.0)]
             scores[unsaid] = np.maximum(both[0], both[1])
-        return scores
+        return np.where(np.isnan(matrix[:, _UTIL]), np.nan, scores)
 
     def score(self, profile: Profile | None, amp: bool | None = None) -> int | None:
         """Sharing score of one job; ``None`` = unknown, which forbids packing (R-25)."""
@@ -111,6 +113,8 @@ class PackingModel:
     def explain_score(self, profile: Profile | None, amp: bool | None = None) -> ScoreReason:
         """The tree's way to a job's score."""
         row = profile_row(profile, amp)
+        if np.isnan(row[_UTIL]):
+            return ScoreReason(None, None, (), None, False, PROFILE_FEATURES[_UTIL])
         answers: list[tuple[float, list[float]]] = []
         for value in (0.0, 1.0) if amp is None else (float(amp),):
             filled = [*row[:_AMP], value]
