@@ -7,6 +7,7 @@ The simulator keeps one for a whole replay; the live pass builds one from its re
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from lucid_pipelines.domain.arrivals import Arrivals
 from lucid_pipelines.domain.cluster import Node, NodeCondition
@@ -41,8 +42,11 @@ class _Vc:
 class ClusterState:
     """Queue, running set and free GPUs of every virtual cluster."""
 
-    def __init__(self, nodes: Iterable[Node]) -> None:
+    def __init__(self, nodes: Iterable[Node], *, track_arrivals: bool = True) -> None:
         """An empty cluster. Nodes that are not ready take no part.
+
+        Args:
+            track_arrivals: keep account of who overtakes whom; only policies whose jobs age need it.
 
         Raises:
             InputError: two nodes have the same name.
@@ -62,6 +66,7 @@ class ClusterState:
         self._changes: list[Change] = []
         self._revision = 0
         self._id = object()
+        self._track_arrivals = track_arrivals
         self.used_gpus = 0
         """GPUs that at least one job holds."""
         self.waiting_count = 0
@@ -87,15 +92,13 @@ class ClusterState:
             ended_starts: jobs that started and ended since the oldest waiting job was submitted; only needed
                 for ``max_overtakes``.
         """
-        state = cls(nodes)
+        state = cls(_without(nodes, unusable_gpus or {}))
         for job in queued:
             state.enqueue(job)
         for job in running:
             state.adopt(job)
         for job in ended_starts:
             state._vcs[job.vc].arrivals.count_start(job.submitted_s, job.sequence)
-        for name, indices in (unusable_gpus or {}).items():
-            state._block(name, indices)
         return state
 
     def view(self, now_s: float, *, forecast: Forecast | None = None, explain: bool = True) -> ClusterView:
@@ -144,7 +147,8 @@ class ClusterState:
             self._views[job.vc] = vc.view
         vc.queued[job.job_id] = job
         self.waiting_count += 1
-        vc.arrivals.add(job.submitted_s, job.sequence, job.job_id)
+        if self._track_arrivals:
+            vc.arrivals.add(job.submitted_s, job.sequence, job.job_id)
         self._vc_of_job[job.job_id] = job.vc
         self._changed(ChangeKind.QUEUED, job.vc, job)
 
@@ -153,7 +157,8 @@ class ClusterState:
         vc = self._vc_of_queued(job_id)
         job = vc.queued.pop(job_id)
         self.waiting_count -= 1
-        vc.arrivals.leave(job.submitted_s, job.sequence, job_id, started=False)
+        if self._track_arrivals:
+            vc.arrivals.leave(job.submitted_s, job.sequence, job_id, started=False)
         del self._vc_of_job[job_id]
         self._changed(ChangeKind.WITHDRAWN, job.vc, job)
         return job
@@ -256,7 +261,10 @@ class ClusterState:
             self._vcs[job.vc] = _Vc(job.vc, ())
             self._views[job.vc] = self._vcs[job.vc].view
         vc = self._vcs[job.vc]
-        slots = vc.view.free.layout.slots(running.placement)
+        layout = vc.view.free.layout
+        # Of GPUs that nothing may be started on the state knows nothing.
+        held = ((p, mask & layout.capacity[p]) for p, mask in layout.slots(running.placement))
+        slots = tuple((p, mask) for p, mask in held if mask)
         vc.running[job.job_id] = running._replace(slots=slots)
         self._vc_of_job[job.job_id] = job.vc
         vc.arrivals.count_start(job.submitted_s, job.sequence)
@@ -272,19 +280,12 @@ class ClusterState:
                 masks[position] = masks.get(position, 0) & ~mask
         return tuple((position, mask) for position, mask in masks.items() if mask)
 
-    def _block(self, node: str, indices: Iterable[int]) -> None:
-        for vc in self._vcs.values():
-            layout: NodeLayout = vc.view.free.layout
-            if node in layout.index:
-                position = layout.index[node]
-                mask = sum(1 << i for i in set(indices))
-                vc.view.free.take(((position, mask & vc.view.free.masks[position]),))
-
     def _moved(self, vc: _Vc, running: RunningJob) -> None:
         job = running.job
         del vc.queued[job.job_id]
         self.waiting_count -= 1
-        vc.arrivals.leave(job.submitted_s, job.sequence, job.job_id, started=True)
+        if self._track_arrivals:
+            vc.arrivals.leave(job.submitted_s, job.sequence, job.job_id, started=True)
         vc.running[running.job.job_id] = running
         self._changed(ChangeKind.STARTED, job.vc, job, running)
 
@@ -312,3 +313,11 @@ class ClusterState:
 def _covers(outer: Slots, inner: Slots) -> bool:
     masks = dict(outer)
     return all(masks.get(position, 0) & mask == mask for position, mask in inner)
+
+
+def _without(nodes: Iterable[Node], unusable: Mapping[str, Iterable[int]]) -> Iterable[Node]:
+    """The nodes without their unusable GPUs."""
+    for node in nodes:
+        gone = set(unusable.get(node.name, ()))
+        kept = tuple(gpu for gpu in node.gpus if gpu.index not in gone)
+        yield replace(node, gpus=kept) if gone else node

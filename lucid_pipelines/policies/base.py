@@ -25,6 +25,7 @@ class Policy(Protocol):
     Attributes:
         name: as in the registry, with the variant (``lucid:no_packing``).
         preempts: whether it stops jobs for the sake of others.
+        ages: whether it looks at who has overtaken whom.
         packs: whether it lets jobs share GPUs.
         knows_profiles: whether it foretells a job's profile from its code, before it has run.
         predicts: whether it asks for predicted durations.
@@ -35,6 +36,7 @@ class Policy(Protocol):
 
     name: str
     preempts: bool
+    ages: bool
     packs: bool
     knows_profiles: bool
     predicts: bool

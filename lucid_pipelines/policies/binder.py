@@ -187,7 +187,8 @@ class Binder:
                 residents[job_id] = resident
                 if running.is_unstable:
                     self._unstable.setdefault(name, set()).add(job_id)
-                if may_be_joined(resident, self.rules):
+                is_whole = sum(mask.bit_count() for _, mask in running.slots) == gpus
+                if is_whole and may_be_joined(resident, self.rules):
                     candidates.put(order, resident)
                     new.append((name, resident))
                 else:

@@ -15,7 +15,7 @@ import math
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass
 
-from lucid_pipelines.domain.decision import Decision, Hold, Pack, Reason, Stop, StopCause
+from lucid_pipelines.domain.decision import Decision, Pack, Reason, Stop, StopCause
 from lucid_pipelines.domain.free_gpus import Slots
 from lucid_pipelines.domain.view import Change, ClusterView, Forecast, QueuedJob, RunningJob, VcView
 from lucid_pipelines.placement import (
@@ -94,6 +94,8 @@ class Lucid(QueuePolicy):
         self._forecast: Forecast | None = None
         self._mode_from_s, self._mode_until_s = math.inf, -math.inf
         self._again = False
+        # One walk may leave behind a job that could join one started after it; two walks do not, in pairs.
+        self._looks_twice = order.share_first or not pairing.at_most_two
 
     def takes_part(self, vc: VcView) -> bool:
         return vc.name != self._profiling_vc
@@ -162,7 +164,7 @@ class Lucid(QueuePolicy):
                 return lending
             decisions += self._profiler.decide(view)
             # Profiled jobs wait in their virtual clusters once this is carried out.
-            self._again = any(not isinstance(decision, Hold) for decision in decisions)
+            self._again = any(isinstance(decision, Stop) for decision in decisions)
         return decisions + super().decide(view)
 
     def next_pass_s(self, view: ClusterView) -> float | None:
@@ -306,7 +308,7 @@ class Lucid(QueuePolicy):
         resident = self._binder.resident(this.vc, running)
         if may_be_joined(resident, self._pairing):
             self._sharing.add(resident, slots)
-        self._again = True
+        self._again = self._again or self._looks_twice
 
     def _pack(self, this: Pass, job: QueuedJob, bucket: object, key: float) -> bool:
         sharing = self._sharing
@@ -330,7 +332,7 @@ class Lucid(QueuePolicy):
         this.decisions.append(Pack(job.job_id, partner.job_id, placement, reasons))
         this.note_start(job)
         sharing.taken.add(partner.job_id)
-        self._again = True
+        self._again = self._again or self._looks_twice
         return True
 
     def _pair_queue(self, vc: str) -> PairQueue:

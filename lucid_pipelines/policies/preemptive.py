@@ -23,6 +23,7 @@ class PreemptivePolicy:
     """Keep two ordered queues per virtual cluster, of waiting and of running jobs, and merge them."""
 
     preempts: bool = True
+    ages: bool = False
     packs: bool = False
     knows_profiles: bool = False
     predicts: bool = False

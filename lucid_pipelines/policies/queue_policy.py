@@ -93,6 +93,7 @@ class QueuePolicy:
         self.name = name
         self.fallbacks: Counter[str] = Counter()
         self.bypass = bypass
+        self.ages = bypass.ages
         self.queues = Queues(
             self._key_if_accepted, self.bucket, self.other_change, self.rebuilt, self.entered, self.left
         )

@@ -47,7 +47,7 @@ def replay(given: ReplayInput, policy: Policy, options: ReplayOptions = ReplayOp
             policy.fallbacks["no_profiler_nodes"] += len(given.jobs)
         else:
             nodes = pooled
-    state = ClusterState(nodes)
+    state = ClusterState(nodes, track_arrivals=policy.ages)
     recorder = Recorder(len(given.jobs))
     events = Events()
     if not policy.packs:

@@ -7,6 +7,7 @@ import pytest
 from lucid_pipelines import policies
 from lucid_pipelines.domain.decision import Pack, Stop, StopCause
 from lucid_pipelines.domain.view import Forecast, RunningJob
+from lucid_pipelines.placement import ClusterState
 from tests.support_policies.views import BUSY, held, packed, runs, spec, started, stopped, view_of, waiting
 
 SMALL = {"score": 0, "memory_mib": 2_000.0}
@@ -29,6 +30,19 @@ def test_jobs_share_only_when_no_gpu_is_free() -> None:
     assert packed(decisions) == {"y": "r0"}
     first = policies.get("lucid", share_first=True).decide(view_of(spec(), queue, running, forecast=BUSY))
     assert packed(first) == {"x": "r0", "y": "r1"}
+
+
+def test_nobody_joins_a_job_on_gpus_that_may_not_be_used() -> None:
+    cluster = spec()
+    state = ClusterState.of(
+        cluster.nodes(),
+        [waiting("x", 1, 100.0, **SMALL)],
+        full_node(),
+        unusable_gpus={"a/0": [0, 1]},  # type: ignore[arg-type]
+    )
+    view = state.view(0.0, forecast=BUSY)
+    assert packed(policies.get("lucid").decide(view)) == {"x": "r2"}
+    assert packed(policies.get("horus", max_util_frac=9.0).decide(view)) == {}, "their utilisation is not known"
 
 
 def test_a_partner_is_taken_once_and_the_pack_names_its_gpus_and_reasons() -> None:
@@ -95,7 +109,7 @@ def test_a_quiet_forecast_turns_sharing_off(jobs_ahead: float, expected: dict[st
     view = view_of(spec(), [waiting("x", 1, 10.0, **SMALL)], full_node(), 5.0, forecast)  # type: ignore[arg-type]
     policy = policies.get("lucid")
     assert packed(policy.decide(view)) == expected
-    assert policy.next_pass_s(view) == (5.0 if expected else 600.0), "the mode may change with the next slot"
+    assert policy.next_pass_s(view) == (None if expected else 600.0), "the mode may change with the next slot"
 
 
 def test_no_packing_never_packs_and_naive_packing_only_minds_memory() -> None:

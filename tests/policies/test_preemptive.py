@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from lucid_pipelines import policies
-from lucid_pipelines.domain.decision import HoldCause
+from lucid_pipelines.domain.decision import HoldCause, Start
 from lucid_pipelines.domain.errors import InputError
+from lucid_pipelines.placement import ClusterState
 from tests.support_policies.views import held, runs, spec, started, stopped, view_of, waiting
 
 
@@ -19,6 +20,16 @@ def test_srtf_stops_a_long_job_for_a_short_one_and_only_if_that_helps() -> None:
     decisions = policies.get("srtf").decide(view_of(spec(), [longer], [long], now_s=50.0))
     assert (stopped(decisions), started(decisions)) == ([], [])
     assert held(decisions)["longer"].cause is HoldCause.PREEMPTED_BY_ORDER
+
+
+def test_gpus_that_may_not_be_used_stay_so_when_their_job_is_stopped() -> None:
+    long = runs(waiting("long", 8, true_remaining_s=1_000.0), {"a/0": list(range(8))})
+    queue = [waiting(f"s{i}", 1, true_remaining_s=1.0 + i) for i in range(8)]
+    state = ClusterState.of(spec().nodes(), queue, [long], unusable_gpus={"a/0": [0, 1, 2, 3, 4, 5]})
+    decisions = policies.get("srtf").decide(state.view(0.0))
+    assert stopped(decisions) == ["long"]
+    used = [d.placement.shares[0].gpu_indices for d in decisions if isinstance(d, Start)]
+    assert used == [(6,), (7,)]
 
 
 def test_srtf_lets_jobs_behind_a_large_one_in_if_they_fit_the_quota() -> None:

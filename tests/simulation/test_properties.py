@@ -91,7 +91,7 @@ class FreshEveryTime:
 
     def __init__(self, kept: Policy, name: str, more: dict[str, object]) -> None:
         self._kept, self._name, self._more = kept, name, more
-        self.name, self.preempts = kept.name, kept.preempts
+        self.name, self.preempts, self.ages = kept.name, kept.preempts, kept.ages
         self.packs, self.predicts, self.profiling = kept.packs, kept.predicts, kept.profiling
         self.round_s, self.knows_profiles = kept.round_s, kept.knows_profiles
         self.fallbacks: Counter[str] = Counter()
