@@ -20,6 +20,7 @@ from lucid_pipelines.failures.vocabulary import Category, Component, Ending, Res
 _NEAR_PLACES = 300
 _VAGUE = frozenset({"internal-assert", "segfault"})
 _SURE = 0.85
+_HARDLY = 0.05
 _SIGNATURE = re.compile(
     r"unexpected keyword argument|missing \d+ required (positional|keyword)|takes (from )?\d+ .{0,20}positional|"
     r"got multiple values for|takes no arguments|object is not callable|not subscriptable"
@@ -99,6 +100,7 @@ CONFIDENCE = {
     "shape": 0.80,
     "exception": 0.85,
     "words": 0.70,
+    "disputed": 0.55,
     "blameless": 0.90,
 }
 """How often answers of each kind are right when three of ten failures are of a family that no rule was written for:
@@ -131,7 +133,7 @@ def classify(
     family = root.verdict.family
     if use_rules and family is not None and not root.verdict.is_generic:
         other = _otherwise(root, family, model)
-        return other if other is not None else _by_family(root, family, located, rules)
+        return other if other is not None else _by_family(root, family, located, rules, model)
     # 3. Only echoes are left, and one says how a process died.
     if use_rules and root.role is Role.CASCADE:
         return _by_echo(root, rules)
@@ -145,7 +147,7 @@ def classify(
     return _by_model(root, model, limits, use_rules=use_rules)
 
 
-def _by_family(root: Judged, family: Family, located: Located, rules: RuleBase) -> Classified:
+def _by_family(root: Judged, family: Family, located: Located, rules: RuleBase, model: TextModel | None) -> Classified:
     name = family.name
     reasons = [f"{root.verdict.rule_id}: {family.title}"]
     if root.role is Role.WEAK:
@@ -154,6 +156,9 @@ def _by_family(root: Judged, family: Family, located: Located, rules: RuleBase) 
     else:
         is_hardware = family.component in (Component.GPU, Component.NVLINK)
         confidence = CONFIDENCE["hardware"] if is_hardware else CONFIDENCE["rule"]
+    if _speaks_against(root, family, model):
+        confidence = min(confidence, CONFIDENCE["disputed"])
+        reasons.append("the wording speaks against it: a person should look before anything is restarted")
     if name in ("checkpoint-write", "io-error") and "disk-full" in rules.families and _near(located, root, "disk-full"):
         family = rules.family("disk-full")
         reasons.append("a line nearby shows the file system at 100 %")
@@ -169,6 +174,17 @@ def _by_family(root: Judged, family: Family, located: Located, rules: RuleBase) 
         family,
         tuple(reasons),
     )
+
+
+def _speaks_against(root: Judged, family: Family, model: TextModel | None) -> bool:
+    """The text model finds hardly any infrastructure in what a rule calls so; codes have no wording to read."""
+    if (
+        model is None
+        or family.category is not Category.INFRASTRUCTURE
+        or (root.verdict.rule_id or "").startswith("xid-")
+    ):
+        return False
+    return model.judge(root.record.judged_text).category_frac(Category.INFRASTRUCTURE) < _HARDLY
 
 
 def _otherwise(root: Judged, family: Family, model: TextModel | None) -> Classified | None:

@@ -235,9 +235,7 @@ class _Locator:
         """The earliest; but a bare symptom yields to a hardware record just after it."""
         first = roots[0]
         if first.verdict.soft:
-            # A line that such words stand in may be a remark; an uncaught error after it is not.
-            later = next((item for item in roots if not item.verdict.soft), None)
-            first = later or first
+            first = next((item for item in roots[1:] if _outweighs(item, first)), first)
         if not first.verdict.is_symptom:
             return first
         for item in roots[1:]:
@@ -350,6 +348,15 @@ def _is_real_after_success(item: Judged) -> bool:
         for f in item.record.frames
     )
     return bool(own) and not at_exit
+
+
+def _outweighs(item: Judged, remark: Judged) -> bool:
+    """A line with such words may be a remark, an error after it is not; a remark on hardware yields to its own kind."""
+    if item.verdict.soft:
+        return False
+    family = remark.verdict.family
+    is_hardware = family is not None and family.component in (Component.GPU, Component.NVLINK)
+    return not is_hardware or item.verdict.family_name == remark.verdict.family_name
 
 
 def _in_time_order(roots: list[Judged]) -> list[Judged]:

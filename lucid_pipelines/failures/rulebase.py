@@ -225,7 +225,7 @@ def _build(parsed: Mapping[str, dict[str, Any]]) -> RuleBase:
     seen: set[str] = set()
     for name, document in parsed.items():
         for row in cast("list[dict[str, Any]]", document.get("rule", [])):
-            rule = _rule(row, families, str(document.get("date", "")), name)
+            rule = _rule({"priority": document.get("priority", _DEFAULT_PRIORITY), **row}, families, document, name)
             if rule.rule_id in seen:
                 raise InputError(f"rule file {name}: two rules have the id {rule.rule_id!r}")
             seen.add(rule.rule_id)
@@ -252,7 +252,7 @@ def _family(key: str, row: dict[str, Any], date: str, where: str) -> Family:
         raise InputError(f"rule file {where}: family {key!r} is not complete: {error}") from error
 
 
-def _rule(row: dict[str, Any], families: Mapping[str, Family], date: str, where: str) -> Rule:
+def _rule(row: dict[str, Any], families: Mapping[str, Family], document: dict[str, Any], where: str) -> Rule:
     rule_id = str(row.get("id", "?"))
     try:
         family_name = row.get("family")
@@ -275,9 +275,9 @@ def _rule(row: dict[str, Any], families: Mapping[str, Family], date: str, where:
             requires=frozenset(row.get("requires", ())),
             ending=Ending(ending) if ending is not None else None,
             strength=str(row.get("strength", "hard")),
-            priority=int(row.get("priority", _DEFAULT_PRIORITY)),
+            priority=int(row["priority"]),
             source=str(row["source"]),
-            date=str(row.get("date", date)),
+            date=str(row.get("date", document.get("date", ""))),
         )
     except (KeyError, ValueError, re.error) as error:
         raise InputError(f"rule file {where}: rule {rule_id!r} is not valid: {error}") from error

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field, replace
 
 from lucid_pipelines.failures.records import Frame, Record, RecordKind, exception_name
-from lucid_pipelines.logs import LogLine
+from lucid_pipelines.logs import LogLine, find_time
 
 _HEADER = re.compile(r"Traceback \(most recent call last\)")
 _CHAIN = re.compile(r"^\s*(Original Traceback|During handling of|The above exception was the direct cause|\s*Caught )")
@@ -225,7 +225,8 @@ class RecordReader:
         closed = self._closed.get(key)
         if closed is None:
             return False
-        foreign = _OTHER_RECORD.match(line.text) or line.time is not None
+        # The carrier's time says nothing: a container runtime writes one before every line.
+        foreign = _OTHER_RECORD.match(line.text) or find_time(line.text) is not None
         if (foreign and not _DETAIL.match(line.text)) or len(closed.detail) >= _MAX_DETAIL:
             closed.stray += 1
             if closed.stray > _MAX_STRAY or len(closed.detail) >= _MAX_DETAIL or _OTHER_RECORD.match(line.text):

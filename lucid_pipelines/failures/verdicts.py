@@ -152,7 +152,7 @@ class Judge:
         if by_role[Role.CANCEL] and not roots:
             return _of(by_role[Role.CANCEL][0], "ended on purpose")
         if roots and not (by_role[Role.CASCADE] and _echo_only(roots)):
-            in_passing = _echo_only(roots[:1]) or (_MILD.search(text[:160]) is not None and not _hard_hardware(roots))
+            in_passing = _echo_only(roots[:1]) or _MILD.search(text[:160]) is not None
             verdict = _of(roots[0], roots[0].family.title if roots[0].family else "")
             return replace(verdict, soft=True) if in_passing else verdict
         if by_role[Role.CASCADE]:

@@ -256,3 +256,11 @@ def test_a_remark_of_the_shell_yields_to_an_uncaught_error() -> None:
 )
 def test_known_lookalikes_at_start_up_are_not_the_cause(line: str) -> None:
     assert text_of(STARTUP + line + "\n" + KEY_ERROR) == "KeyError: 'labels'"
+
+
+def test_a_warning_of_the_same_fault_yields_to_the_error_and_another_error_does_not_outweigh_it() -> None:
+    warning = (
+        "[W CUDAGuardImpl.h:115] Warning: CUDA warning: uncorrectable ECC error encountered (function destroyEvent)\n"
+    )
+    assert (text_of(HEAD + warning + ECC) or "").startswith("RuntimeError")
+    assert (text_of(HEAD + warning + KEY_ERROR) or "").startswith("[W")

@@ -6,6 +6,7 @@ import pytest
 
 from tests.support_failures import worlds
 from tests.support_failures.faults_one import FAULTS as ONE
+from tests.support_failures.faults_three import FAULTS as THREE
 from tests.support_failures.faults_two import FAULTS as TWO
 from tests.support_failures.model import Fault
 from tests.support_failures.reading import diagnosed
@@ -19,7 +20,7 @@ QUIRKS: tuple[tuple[str, ...], ...] = (
     ("recovered",),
     ("no_echo",),
 )
-ALL = (*ONE, *TWO)
+ALL = (*ONE, *TWO, *THREE)
 
 
 @pytest.mark.parametrize("fault", ALL, ids=[fault.name for fault in ALL])
@@ -43,5 +44,5 @@ def test_traps_blame_nobody(kind: str, seed: int, tmp_path: Path) -> None:
 
 
 def test_there_are_enough_families_to_speak_of_other_stacks() -> None:
-    assert len(ALL) >= 100
+    assert len(ALL) >= 150
     assert len({fault.name for fault in ALL}) == len(ALL)
