@@ -55,7 +55,8 @@ class EstimateRules:
         equal_similarity: one match at least this similar is enough on its own.
         gap_ratio: durations further apart than this belong to different modes.
         dominant_frac: share of the evidence from which one of several modes may stand for all.
-        max_spread_ratio: longest over shortest duration of a mode, beyond which it says too little.
+        newest_runs: so many of the newest runs in one mode let it lead in their stead.
+        max_scatter_ratio: scatter of a mode (one standard deviation, as a factor) beyond which it says too little.
         coverage_frac: what an interval should cover.
     """
 
@@ -63,15 +64,16 @@ class EstimateRules:
     equal_similarity: float = 0.98
     gap_ratio: float = 2.5
     dominant_frac: float = 0.75
-    max_spread_ratio: float = 8.0
+    newest_runs: int = 2
+    max_scatter_ratio: float = 5.0
     coverage_frac: float = 0.8
     weighing: WeighingRules = field(default_factory=WeighingRules)
 
     def __post_init__(self) -> None:
         if self.min_jobs < 1 or self.gap_ratio <= 1 or not 0.5 < self.dominant_frac <= 1:
             raise InputError("min_jobs is at least 1, gap_ratio above 1, dominant_frac above 0.5 and at most 1")
-        if not 0 < self.coverage_frac < 1 or self.max_spread_ratio < 1:
-            raise InputError("coverage_frac lies between 0 and 1, max_spread_ratio is at least 1")
+        if not 0 < self.coverage_frac < 1 or self.max_scatter_ratio < 1:
+            raise InputError("coverage_frac lies between 0 and 1, max_scatter_ratio is at least 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +120,12 @@ def estimate(
     if refusal is not None:
         return AdvisedEstimate(None, *refusal, items, (), profile, surface)
     modes = duration_modes(used, how.gap_ratio)
-    leading = modes[0]
-    refusal = _too_spread(modes, how)
-    if refusal is not None:
-        return AdvisedEstimate(None, *refusal, items, modes, profile, surface)
+    leading = _leading(modes, used, how)
+    if leading is None:
+        return AdvisedEstimate(None, Fallback.SEVERAL_MODES, _several(modes), items, modes, profile, surface)
+    too_wide = _scatter(leading, how)
+    if too_wide is not None:
+        return AdvisedEstimate(None, Fallback.TOO_SPREAD, too_wide, items, modes, profile, surface)
     chosen = [item for item in used if item.job.job_id in set(leading.job_ids)]
     interval = conformal_interval(leading.center_s, residuals, how.coverage_frac) or empirical_interval(
         [duration_of(item) for item in chosen], how.coverage_frac
@@ -169,14 +173,31 @@ def _nothing(similar: SimilarJobs, items: Sequence[EvidenceItem]) -> tuple[Fallb
     return Fallback.NONE_COMPLETED, f"none of {len(items)} similar jobs ran to its end; they ended as: {outcomes}"
 
 
-def _too_spread(modes: Sequence[DurationMode], rules: EstimateRules) -> tuple[Fallback, str] | None:
-    leading = modes[0]
-    if leading.weight_frac < rules.dominant_frac:
-        shown = ", ".join(f"{mode.center_s:.0f} s ({mode.weight_frac:.0%})" for mode in modes[:4])
-        return Fallback.SEVERAL_MODES, f"similar jobs took {len(modes)} different durations: {shown}"
-    if leading.high_s > rules.max_spread_ratio * leading.low_s:
-        return Fallback.TOO_SPREAD, f"similar jobs took from {leading.low_s:.0f} s to {leading.high_s:.0f} s"
-    return None
+def _leading(modes: Sequence[DurationMode], used: Sequence[EvidenceItem], rules: EstimateRules) -> DurationMode | None:
+    """The mode that may stand for the others: most of the evidence, or the newest runs all lie in it.
+
+    Runs come in sessions: what somebody started last is what they mostly start again.
+    """
+    if modes[0].weight_frac >= rules.dominant_frac:
+        return modes[0]
+    newest = sorted(used, key=lambda item: item.age)[: rules.newest_runs]
+    if len(newest) < rules.newest_runs:
+        return None
+    return next((mode for mode in modes if all(item.job.job_id in mode.job_ids for item in newest)), None)
+
+
+def _several(modes: Sequence[DurationMode]) -> str:
+    shown = ", ".join(f"{mode.center_s:.0f} s ({mode.weight_frac:.0%})" for mode in modes[:4])
+    return f"similar jobs took {len(modes)} different durations: {shown}"
+
+
+def _scatter(mode: DurationMode, rules: EstimateRules) -> str | None:
+    if mode.scatter_ratio <= rules.max_scatter_ratio:
+        return None
+    return (
+        f"similar jobs took from {mode.low_s:.0f} s to {mode.high_s:.0f} s; they scatter by a factor of "
+        f"{mode.scatter_ratio:.1f}, and {rules.max_scatter_ratio:g} is allowed"
+    )
 
 
 def _estimate(

@@ -109,6 +109,16 @@ def _state(file: str, cwd: str, words: Sequence[Lit], env: dict[str, Lit]) -> Sh
     return state
 
 
+_BARE_OPERATORS = ("==", "=~")
+"""The grammar takes them for operators everywhere; outside of a test they are words like any other."""
+
+
+def _is_bare_operator(command: Node, after: Node) -> bool:
+    """Whether what the grammar could not place is the last word of the command before it."""
+    is_same_line = after.start_point[0] == command.end_point[0]
+    return after.type == "ERROR" and is_same_line and node_text(after).strip() in _BARE_OPERATORS
+
+
 class _Reader:
     """Walks the syntax tree of a script."""
 
@@ -122,11 +132,14 @@ class _Reader:
         self._block(root.children, state)
 
     def _block(self, nodes: Sequence[Node], state: ShellState) -> None:
-        for node in nodes:
+        for node, after in zip(nodes, [*nodes[1:], None], strict=False):
             state.steps[0] += 1
             if state.steps[0] > MAX_STEPS or len(state.commands) >= MAX_COMMANDS:
                 return
-            self._statement(node, state)
+            if node.type == "command" and after is not None and _is_bare_operator(node, after):
+                self._command(node, state, after)
+            else:
+                self._statement(node, state)
 
     def _statement(self, node: Node, state: ShellState) -> None:
         kind = node.type
@@ -343,21 +356,29 @@ class _Reader:
 
     # ------------------------------------------------------------------ commands
 
-    def _command(self, node: Node, state: ShellState) -> None:
+    def _command(self, node: Node, state: ShellState, rest: Node | None = None) -> None:
         env: dict[str, Lit] = {}
         parts: list[Node] = []
-        for child in node.children:
+        for child in (*node.children, *((rest,) if rest is not None else ())):
             if child.type == "variable_assignment":
                 text, origin = expand_text(child.children[-1], state) if len(child.children) > 2 else ("", None)
                 if text is not None:
                     env[node_text(child.children[0])] = Lit(text, origin)
             elif child.type == "command_name":
                 parts.extend(child.children)
-            elif child.is_named and child.type not in (
-                "comment",
-                "file_redirect",
-                "heredoc_redirect",
-                "herestring_redirect",
+            elif (
+                child.type in _BARE_OPERATORS
+                or child is rest
+                or (
+                    child.is_named
+                    and child.type
+                    not in (
+                        "comment",
+                        "file_redirect",
+                        "heredoc_redirect",
+                        "herestring_redirect",
+                    )
+                )
             ):
                 parts.append(child)
         words = [word for part in parts for word in expand(part, state)]
