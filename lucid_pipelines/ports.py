@@ -193,6 +193,20 @@ class Cluster(Protocol):
         ...
 
 
+@runtime_checkable
+class LiveProfiles(Protocol):
+    """A cluster that can say what a running attempt has asked of its GPUs so far."""
+
+    def profile(self, attempt_id: str, since: datetime | None = None) -> Profile | None:
+        """What it has shown, warm-up left out, or since a moment; ``None`` before its first sample.
+
+        Raises:
+            NotFoundError: no such attempt was ever launched here.
+            ExternalError: its samples cannot be read.
+        """
+        ...
+
+
 class Embedder(Protocol):
     """Text to vectors of ``dimension`` float32, L2-normalised."""
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
+from lucid_pipelines.control import packing
+from lucid_pipelines.control.facts import Facts, GpuKey, Restraint, gather
+from lucid_pipelines.control.lending import carry_out_lending
+from lucid_pipelines.control.live_state import build
+from lucid_pipelines.control.pool import profiler_vc
+from lucid_pipelines.control.sampling import measured_profile
 from lucid_pipelines.control.system import System
-from lucid_pipelines.domain.cluster import Inventory
-from lucid_pipelines.domain.decision import Decision, Hold, Pack, Reason, Stage, Start, Stop
+from lucid_pipelines.domain.cluster import Inventory, Placement
+from lucid_pipelines.domain.decision import Continue, Decision, Hold, LendNodes, Pack, Reason, Stage, Start, Stop
 from lucid_pipelines.domain.errors import StateError
 from lucid_pipelines.domain.job import Job
 from lucid_pipelines.domain.states import JobState
-from lucid_pipelines.domain.view import ClusterView, QueuedJob, RunningJob
-from lucid_pipelines.placement import ClusterState
+from lucid_pipelines.domain.view import ClusterView, Forecast
 from lucid_pipelines.store import ActiveAttempt, QueueView
 
 WHO = "scheduler"
@@ -27,120 +32,176 @@ class Applied:
     started: int = 0
     packed: int = 0
     stopped: int = 0
+    continued: int = 0
+    lent: int = 0
     held: int = 0
+    """Jobs that wait on."""
     refused: int = 0
     """Decisions that no longer fitted the rows; the next pass decides anew."""
+    deferred: int = 0
+    """Decisions whose time comes later: their GPUs are being freed, or a partner is only starting."""
+    withheld: int = 0
+    """Decisions that this site lets nobody, or a person, take: recorded as proposals."""
+
+    @property
+    def changed(self) -> int:
+        """Decisions that changed rows."""
+        return self.started + self.packed + self.stopped + self.continued + self.lent
 
 
-def build_view(inventory: Inventory, queue: QueueView, now: datetime) -> ClusterView:
-    """The cluster as the policy sees it, from one consistent reading of the state database."""
-    unusable: dict[str, set[int]] = {}
-    gpus_of = {node.name: [gpu.index for gpu in node.gpus] for node in inventory.nodes}
-    for reason in queue.isolated:
-        all_gpus = gpus_of.get(reason.node, [])
-        unusable.setdefault(reason.node, set()).update(all_gpus if reason.gpu_index is None else [reason.gpu_index])
-    for node in inventory.nodes:
-        unusable.setdefault(node.name, set()).update(node.isolated_gpu_indices)
-    held = {item.attempt.attempt_id for item in queue.active}
-    for slot in queue.slots:
-        if slot.attempt_id not in held:  # a slot without a running job: nothing may be placed on it
-            unusable.setdefault(slot.node, set()).add(slot.gpu_index)
-    state = ClusterState.of(
-        inventory.nodes,
-        queued=[queued_job(job, order) for order, job in enumerate(queue.waiting) if job.state is JobState.QUEUED],
-        running=[_running_job(item, queue) for item in queue.active],
-        unusable_gpus=unusable,
-    )
-    return state.view(now.timestamp(), explain=True)
+@dataclass
+class _Application:
+    """One pass's decisions on their way into the rows."""
+
+    system: System
+    now: datetime
+    jobs: dict[str, Job]
+    active: dict[str, ActiveAttempt]
+    facts: Facts
+    counts: Counter[str] = field(default_factory=Counter)
+    freed: set[GpuKey] = field(default_factory=set)
+    """GPUs of attempts that this pass stops: free in the policy's eyes, not yet in the world."""
 
 
-def queued_job(job: Job, sequence: int) -> QueuedJob:
-    """A waiting job as a policy knows it."""
-    return QueuedJob(
-        job_id=job.job_id,
-        vc=job.spec.vc,
-        gpus=job.spec.gpus,
-        submitted_s=job.submitted_at.timestamp(),
-        sequence=sequence,
-        user=job.spec.user,
-        name=job.spec.name,
-        estimate=job.estimate if job.estimate is not None and job.estimate.duration_s is not None else None,
-        profile=job.profile,
-        never_pack=job.never_pack,
-        attempt_count=job.attempt_count,
-        attained_gpu_s=job.ran_s * job.spec.gpus,
-        attained_s=job.ran_s,
-    )
+def build_view(
+    system: System,
+    inventory: Inventory,
+    queue: QueueView,
+    now: datetime,
+    *,
+    restraint: Restraint = Restraint(),
+    forecast: Forecast | None = None,
+    focus: str | None = None,
+) -> ClusterView:
+    """The cluster as the policy sees it, built anew, with a reason for every job that waits."""
+    facts = gather(system, inventory, queue, system.memory.facts, restraint)
+    return build(facts).view(now.timestamp(), forecast=forecast, explain=True, focus=focus)
 
 
-def apply(system: System, queue: QueueView, decisions: Sequence[Decision], now: datetime) -> Applied:
+def apply(
+    system: System, queue: QueueView, decisions: Sequence[Decision], now: datetime, facts: Facts | None = None
+) -> Applied:
     """Write the decisions down, in their order. Nothing is launched here: that is the dispatcher's work."""
+    facts = facts or Facts((), {}, {}, {})
     jobs = {job.job_id: job for job in queue.waiting}
     active = {item.job.job_id: item for item in queue.active}
-    counts: Counter[str] = Counter()
+    this = _Application(system, now, jobs, active, facts)
     for decision in decisions:
         match decision:
             case Hold():
-                counts["held"] += 1
-            case Start() | Pack():
-                counts[_place(system, jobs[decision.job_id], decision, now)] += 1
+                continue
+            case Start():
+                this.counts[_start(this, decision)] += 1
+            case Pack():
+                this.counts[_pack(this, decision)] += 1
             case Stop():
-                counts[_stop(system, active[decision.job_id], decision, now)] += 1
+                this.counts[_stop(this, decision)] += 1
+            case Continue():
+                this.counts[_continue(this, decision)] += 1
+            case LendNodes():
+                this.counts[carry_out_lending(system, decision, queue, now)] += 1
             case _:
-                counts["refused"] += 1
+                this.counts["refused"] += 1
                 system.store.counters.add(f"decision_not_live_{type(decision).__name__.lower()}", now=now)
-    return Applied(counts["started"], counts["packed"], counts["stopped"], counts["held"], counts["refused"])
+    return Applied(**this.counts)
 
 
-def _place(system: System, job: Job, decision: Start | Pack, now: datetime) -> str:
-    partner = decision.partner_job_id if isinstance(decision, Pack) else None
+def _start(this: _Application, decision: Start) -> str:
+    if this.freed & _gpus(decision.placement):
+        return "deferred"
+    return _place(this, this.jobs[decision.job_id], decision, None)
+
+
+def _pack(this: _Application, decision: Pack) -> str:
+    if this.freed & _gpus(decision.placement):
+        return "deferred"
+    job, partner = this.jobs[decision.job_id], this.active.get(decision.partner_job_id)
+    if partner is None or partner.attempt.started_at is None:
+        return "deferred"  # a partner is seen running before anybody joins it
+    clearance = packing.clear(this.system, job, partner, decision, this.now)
+    if not clearance.go:
+        return clearance.instead
+    result = _place(this, job, decision, decision.partner_job_id)
+    if result == "packed":
+        packing.carried_out(this.system, clearance, this.now)
+    return result
+
+
+def _place(this: _Application, job: Job, decision: Start | Pack, partner: str | None) -> str:
+    system = this.system
     profiling = isinstance(decision, Start) and decision.stage is Stage.PROFILE
+    why = "packed with " + partner if partner else "profiled" if profiling else "placed"
     try:
         system.store.attempts.place(
             job.job_id,
             decision.placement,
             who=WHO,
-            why=f"{system.policy.name}: {'packed with ' + partner if partner else 'placed'} on {decision.placement}",
-            now=now,
+            why=f"{system.policy.name}: {why} on {decision.placement}",
+            now=this.now,
             reasons=[reason.to_json() for reason in decision.reasons],
             partner_job_id=partner,
             profiling=profiling,
             expected_version=job.version,
+            gpu_sharing=_gpu_sharing(this, decision.placement),
         )
     except StateError:
-        system.store.counters.add("placements_refused", now=now)
+        system.store.counters.add("placements_refused", now=this.now)
         return "refused"
     return "packed" if partner else "started"
 
 
-def _stop(system: System, item: ActiveAttempt, decision: Stop, now: datetime) -> str:
-    _, asked_first = system.store.attempts.request_stop(
+def _gpu_sharing(this: _Application, placement: Placement) -> str | None:
+    """How the GPUs would be shared; nothing of virtual ones, which nobody shares in truth."""
+    names = set(placement.node_names)
+    gpus = [gpu for node in this.facts.nodes if node.name in names for gpu in node.gpus]
+    return this.system.settings.packing.gpu_sharing if any(not gpu.is_virtual for gpu in gpus) else None
+
+
+def _stop(this: _Application, decision: Stop) -> str:
+    item = this.active[decision.job_id]
+    _, asked_first = this.system.store.attempts.request_stop(
         item.attempt.attempt_id,
         reason=decision.cause.value,
         requeue=decision.requeue,
         never_pack=decision.never_pack,
         who=WHO,
-        now=now,
+        now=this.now,
         evidence=_reasons(decision.reasons),
     )
+    this.freed |= _gpus(item.attempt.placement)
+    if asked_first:
+        packing.stopped(this.system, item, decision, this.now)
     return "stopped" if asked_first else "refused"
+
+
+def _continue(this: _Application, decision: Continue) -> str:
+    attempt = this.active[decision.job_id].attempt
+    done = this.system.store.attempts.go_on(
+        attempt.attempt_id,
+        who=WHO,
+        now=this.now,
+        profile=measured_profile(this.system, attempt),
+        evidence=_reasons(decision.reasons),
+    )
+    return "continued" if done else "refused"
+
+
+def without_pool(system: System, queue: QueueView, facts: Facts, now: datetime) -> int:
+    """Send jobs on that wait for a profiling pool which is not there (any more). Returns how many."""
+    pool = profiler_vc(system)
+    has_pool = pool is not None and any(node.vc == pool for node in facts.nodes)
+    if has_pool:
+        return 0
+    stranded = [job for job in queue.waiting if job.state is JobState.PROFILE_QUEUED]
+    for job in stranded:
+        why = "no node profiles here; it will be looked at while it runs"
+        system.store.jobs.transition(job.job_id, {JobState.PROFILE_QUEUED}, JobState.QUEUED, who=WHO, why=why, now=now)
+    return len(stranded)
+
+
+def _gpus(placement: Placement) -> set[GpuKey]:
+    return {(share.node, index) for share in placement.shares for index in share.gpu_indices}
 
 
 def _reasons(reasons: Sequence[Reason]) -> list[dict[str, object]]:
     return [reason.to_json() for reason in reasons]
-
-
-def _running_job(item: ActiveAttempt, queue: QueueView) -> RunningJob:
-    job, attempt = item.job, item.attempt
-    by_attempt = {other.attempt.attempt_id: other.job.job_id for other in queue.active}
-    started = (attempt.started_at or attempt.placed_at).timestamp()
-    return RunningJob(
-        job=queued_job(job, 0),
-        placement=attempt.placement,
-        slots=(),
-        started_s=started,
-        as_of_s=started,
-        speed_frac=None if item.partner_attempt_ids else 1.0,
-        partners=tuple(by_attempt[other] for other in item.partner_attempt_ids if other in by_attempt),
-        stage=Stage.PROFILE if attempt.profiling else Stage.MAIN,
-    )

@@ -16,6 +16,7 @@ from lucid_pipelines.control.intake import code_dir, job_dir
 from lucid_pipelines.control.observing import end_failed_launch
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.errors import ExternalError, InputError, LucidError, StaleLockError
+from lucid_pipelines.domain.job import Attempt
 from lucid_pipelines.domain.states import AttemptState
 from lucid_pipelines.ports import LaunchRequest
 from lucid_pipelines.store import Claim, Intent, IntentKind
@@ -138,15 +139,23 @@ def _launch(system: System, attempt_id: str) -> None:
             job_id=job.job_id,
             attempt_number=attempt.number,
             command=job.spec.command,
-            env=dict(job.spec.env),
+            env={**dict(job.spec.env), **sharing_env(system, attempt)},
             placement=attempt.placement,
             job_dir=job_dir(system, job.job_id),
             code_dir=code_dir(system, job.job_id),
             workdir=job.spec.workdir,
             grace_s=job.spec.grace_s,
+            declared_load=dict(job.spec.declared_load) or None,
         )
     )
     system.store.attempts.set_log_path(attempt_id, result.log_path)
+
+
+def sharing_env(system: System, attempt: Attempt) -> dict[str, str]:
+    """What lets a job share real GPUs as the site wants. A job without a partner gets it too: one may come."""
+    if attempt.gpu_sharing != "mps":
+        return {}
+    return {"CUDA_MPS_PIPE_DIRECTORY": system.settings.packing.mps_pipe_dir}
 
 
 def _give_up(system: System, claim: Claim[Intent], error: Exception) -> _Fate:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from lucid_pipelines.control.deciding import build_view
+from lucid_pipelines.control.forecasting import forecast_now
+from lucid_pipelines.control.packing import restraint
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.decision import Decision, Hold, Pack, Start
 from lucid_pipelines.domain.job import Attempt, Job
@@ -74,7 +76,17 @@ def explain(system: System, job_id: str) -> Explanation:
 
 def _waiting(system: System, job: Job, now: datetime) -> Waiting | None:
     queue = system.store.queue.view()
-    decisions = system.policy.decide(build_view(system.cluster.inventory(), queue, now))
+    held_back = restraint(system, queue, now)
+    view = build_view(
+        system,
+        system.cluster.inventory(),
+        queue,
+        now,
+        restraint=held_back,
+        forecast=forecast_now(system, now),
+        focus=job.job_id,
+    )
+    decisions = system.policy.decide(view)
     order = _order(decisions, queue, job.spec.vc)
     if job.job_id not in order:
         return None  # it started between the two readings

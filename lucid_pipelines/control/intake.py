@@ -9,12 +9,15 @@ import contextlib
 import errno
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from lucid_pipelines import snapshots
 from lucid_pipelines.control.estimating import ladder_estimate
+from lucid_pipelines.control.known_profiles import known_profile
+from lucid_pipelines.control.pool import effective_nodes, would_profile
+from lucid_pipelines.control.sampling import is_known
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.errors import (
     ExternalError,
@@ -24,10 +27,10 @@ from lucid_pipelines.domain.errors import (
     StaleLockError,
     StateError,
 )
-from lucid_pipelines.domain.job import Estimate, Job
+from lucid_pipelines.domain.job import Estimate, Job, Profile
 from lucid_pipelines.domain.states import Cause, JobState, Outcome
 from lucid_pipelines.snapshots.errors import CorruptSnapshotError
-from lucid_pipelines.store import Claim
+from lucid_pipelines.store import Claim, JobChanges
 
 _log = logging.getLogger(__name__)
 WHO = "submission"
@@ -192,7 +195,14 @@ def _ask(system: System, job: Job, advisor: Advisor) -> Advice:
 
 
 def _enqueue(system: System, job: Job) -> Job:
-    return _forward(system, job, JobState.ADVISED, JobState.QUEUED, "waits for GPUs", None)
+    """Into the queue, or the profiling pool's where there is one and nobody knows the job's profile."""
+    if job.state is not JobState.ADVISED:
+        return job  # a batch that died had come further
+    profile = job.profile if is_known(job.profile) else known_profile(system, job)
+    if profile is None and would_profile(system, effective_nodes(system, system.cluster.inventory().nodes), job):
+        return _forward(system, job, JobState.ADVISED, JobState.PROFILE_QUEUED, "waits to be profiled", None)
+    evidence = None if profile is None else {"profile": asdict(profile)}
+    return _forward(system, job, JobState.ADVISED, JobState.QUEUED, "waits for GPUs", evidence, profile=profile)
 
 
 def _forward(
@@ -203,11 +213,22 @@ def _forward(
     why: str,
     evidence: object,
     claim: Claim[Job] | None = None,
+    *,
+    profile: Profile | None = None,
 ) -> Job:
     if job.state is not from_state:
         return job  # a batch that died had come further
+    changes: JobChanges = {} if profile is None else {"profile": profile}
     return system.store.jobs.transition(
-        job.job_id, {from_state}, to_state, who=WHO, why=why, now=system.clock.now(), evidence=evidence, claim=claim
+        job.job_id,
+        {from_state},
+        to_state,
+        who=WHO,
+        why=why,
+        now=system.clock.now(),
+        evidence=evidence,
+        claim=claim,
+        **changes,
     )
 
 

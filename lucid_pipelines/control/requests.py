@@ -22,6 +22,9 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _RESERVED_ENV = frozenset({"CUDA_VISIBLE_DEVICES", "LUCID_ATTEMPT_ID", "LUCID_JOB_ID"})
 
 
+_LOAD = {"gpu_util_pct": 100.0, "memory_util_pct": 100.0, "memory_used_mib": 1e9}
+
+
 def _words(value: object) -> object:
     """A command may be one line, split as a shell splits it, or a list of words."""
     if isinstance(value, str):
@@ -56,6 +59,7 @@ class JobRequest(BaseModel):
     Attributes:
         source_dir: the tree that is sealed into the snapshot; the job starts in ``workdir`` below it.
         idempotency_key: submitting twice with the same key gives one job.
+        declared_load: on virtual GPUs, what the job would ask of each.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -74,6 +78,7 @@ class JobRequest(BaseModel):
     long_cold_start: bool = False
     grace_s: float = Field(default=10.0, ge=0, le=3600)
     labels: Annotated[dict[str, str], BeforeValidator(_texts)] = Field(default_factory=dict)
+    declared_load: dict[str, float] | None = None
 
     @field_validator("command", "name", "user", "vc", "workdir", "env", "labels", "idempotency_key")
     @classmethod
@@ -104,6 +109,16 @@ class JobRequest(BaseModel):
                 raise ValueError(f"{name} is set by the scheduler and cannot be given")
         return env
 
+    @field_validator("declared_load")
+    @classmethod
+    def _known_load(cls, load: dict[str, float] | None) -> dict[str, float] | None:
+        for name, value in (load or {}).items():
+            if name not in _LOAD:
+                raise ValueError(f"a declared load has {', '.join(_LOAD)}{did_you_mean(name, _LOAD)}; not {name!r}")
+            if not 0 <= value <= _LOAD[name]:
+                raise ValueError(f"{name} lies from 0 to {_LOAD[name]:g}; got {value!r}")
+        return load
+
     @field_validator("workdir")
     @classmethod
     def _inside(cls, workdir: str) -> str:
@@ -129,6 +144,7 @@ class JobRequest(BaseModel):
             long_cold_start=self.long_cold_start,
             grace_s=self.grace_s,
             labels=tuple(sorted(self.labels.items())),
+            declared_load=tuple(sorted((self.declared_load or {}).items())),
         )
 
 

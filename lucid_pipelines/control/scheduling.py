@@ -9,17 +9,27 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from lucid_pipelines.control.deciding import Applied, apply, build_view
+from lucid_pipelines.control.deciding import Applied, apply, without_pool
 from lucid_pipelines.control.dispatching import DispatchReport, dispatch
+from lucid_pipelines.control.facts import gather
+from lucid_pipelines.control.forecasting import forecast_now
 from lucid_pipelines.control.intake import INTAKE_STATES
+from lucid_pipelines.control.lending import propose_lending
+from lucid_pipelines.control.live_state import LiveState, Operation
 from lucid_pipelines.control.observing import ObservedChanges, observe
-from lucid_pipelines.control.system import System
+from lucid_pipelines.control.packing import restraint
+from lucid_pipelines.control.pair_watch import watch_pairs
+from lucid_pipelines.control.recording import Recorder
+from lucid_pipelines.control.sampling import look_at_gpus, look_at_running
+from lucid_pipelines.control.system import System, policy_settings
+from lucid_pipelines.domain.decision import Decision
 from lucid_pipelines.domain.errors import ExternalError, LucidError, StaleLockError
-from lucid_pipelines.store import Lease
+from lucid_pipelines.domain.view import Forecast
+from lucid_pipelines.store import Lease, QueueView
 
 _log = logging.getLogger(__name__)
 WINDOW_LEASE = "scheduling-window"
@@ -76,10 +86,9 @@ def run_pass(system: System, worker: str) -> PassReport:
     if observed.started or observed.ended:
         queue = store.queue.view()
     applied, policy_error = Applied(), None
-    if queue.waiting:
+    if queue.waiting or queue.active or queue.loans:
         try:
-            view = build_view(system.cluster.inventory(), queue, system.clock.now())
-            applied = apply(system, queue, system.policy.decide(view), system.clock.now())
+            applied = decide(system, queue)
         except ExternalError:
             raise
         except Exception as error:  # noqa: BLE001 stops and launches that stand in the queue must not wait for it
@@ -87,8 +96,48 @@ def run_pass(system: System, worker: str) -> PassReport:
             store.counters.add("policy_failures", now=system.clock.now())
             policy_error = f"{type(error).__name__}: {error}"
     dispatched = dispatch(system, worker)
-    is_idle = not (queue.active or queue.waiting or applied.started or dispatched.done or dispatched.put_off)
+    is_idle = not (queue.active or queue.waiting or applied.changed or dispatched.done or dispatched.put_off)
     return PassReport(observed, applied, dispatched, is_idle, time.perf_counter() - begin, policy_error)
+
+
+def decide(system: System, queue: QueueView) -> Applied:
+    """Look at what runs, ask the policy, and write down what it decides."""
+    now, store, memory = system.clock.now(), system.store, system.memory
+    inventory = system.cluster.inventory()
+    look_at_gpus(system, inventory, queue, now)
+    looked = look_at_running(system, queue.active, now)
+    if looked or watch_pairs(system, queue, inventory, now):
+        queue = store.queue.view()
+    facts = gather(system, inventory, queue, memory.facts, restraint(system, queue, now, memory.dirty))
+    if without_pool(system, queue, facts, now):
+        return Applied()  # they wait elsewhere now: the next pass sees them there
+    state, operations = memory.state.follow(facts)
+    forecast = forecast_now(system, now)
+    view = state.view(now.timestamp(), forecast=forecast, explain=True, holds=False)
+    decisions = system.policy.decide(view)
+    _record(system, now, operations, forecast, decisions)
+    applied = apply(system, queue, decisions, now, facts)
+    moved = propose_lending(system, view, queue, now)
+    held = len(facts.queued) - applied.started - applied.packed
+    return replace(applied, lent=applied.lent + moved, held=held)
+
+
+def _record(
+    system: System,
+    now: datetime,
+    operations: Sequence[Operation],
+    forecast: Forecast | None,
+    decisions: Sequence[Decision],
+) -> None:
+    if not system.settings.scheduling.record:
+        return
+    memory = system.memory
+    if memory.recorder is None:
+        settings = policy_settings(system.settings)
+        memory.recorder = Recorder(system.settings.decisions, system.policy.name, settings)
+    if not memory.recorder.note(now, operations, forecast, decisions):
+        system.store.counters.add("decisions_unrecorded", now=now)
+        memory.state = LiveState()
 
 
 def has_work(system: System) -> bool:
@@ -182,7 +231,7 @@ def _work(system: System, lease: Lease, report: WindowReport, on_pass: Callable[
                 report.add(done)
                 on_pass(done)
                 # A pass's own writes need no second pass: its decisions already took them into account.
-                seen_change = store.change_counter() if not done.applied.started else change
+                seen_change = store.change_counter() if not done.applied.changed else change
                 if not done.is_idle or _intake_pending(system):
                     last_busy = last_pass
         else:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from lucid_pipelines import policies
 from lucid_pipelines.clock import SystemClock
+from lucid_pipelines.control.memory import LoopMemory
+from lucid_pipelines.domain.states import Mode
 from lucid_pipelines.policies import Policy
 from lucid_pipelines.policies.registry import settings_of
 from lucid_pipelines.ports import Clock, Cluster
@@ -22,6 +24,7 @@ class System:
     cluster: Cluster
     policy: Policy
     clock: Clock = field(default_factory=SystemClock)
+    memory: LoopMemory = field(default_factory=LoopMemory, compare=False)
 
     @classmethod
     def of(cls, settings: Settings, store: Store, cluster: Cluster, clock: Clock | None = None) -> System:
@@ -35,7 +38,34 @@ class System:
 
 
 def build_policy(settings: Settings) -> Policy:
-    """The policy that the settings name, with the site's fall-back duration where the policy takes one."""
-    from_settings = {"fallback_duration_s": settings.scheduling.default_duration_s}
+    """The policy that the settings name, with the site's numbers where the policy takes them."""
+    return policies.get(settings.scheduling.policy, **policy_settings(settings))
+
+
+def policy_settings(settings: Settings) -> dict[str, object]:
+    """The numbers that a site gives its policy."""
+    profiling, packing, modes = settings.profiling, settings.packing, settings.modes
+    from_settings: dict[str, object] = {
+        "fallback_duration_s": settings.scheduling.default_duration_s,
+        "pack": modes.pack is not Mode.OFF,
+        # What is not to happen by itself is proposed by the loop; the policy must not wait for it.
+        "lend": modes.lend is Mode.LIVE,
+        "profiler_nodes": profiling.nodes,
+        "profile_max_gpus": profiling.max_gpus,
+        "profile_window_s": profiling.window_s,
+        "busy_window_s": min(profiling.busy_window_s, profiling.window_s),
+        "cold_start_window_s": profiling.cold_start_window_s,
+        "continue_frac": profiling.continue_frac if profiling.move == "continue" else 0.0,
+        "borrow_above_jobs": profiling.borrow_above_jobs,
+        "return_below_jobs": profiling.return_below_jobs,
+        "max_borrowed_nodes": profiling.max_borrowed_nodes,
+        "same_user": packing.tenant == "user",
+        "memory_margin_frac": packing.memory_margin_frac,
+        "min_remaining_s": packing.min_remaining_s,
+        "off_below_jobs": packing.off_below_jobs,
+        "apathetic_below_jobs": packing.apathetic_below_jobs,
+    }
+    variant = policies.variant_of(settings.scheduling.policy)
+    from_settings = {key: value for key, value in from_settings.items() if key not in variant}
     known = settings_of(settings.scheduling.policy)
-    return policies.get(settings.scheduling.policy, **{k: v for k, v in from_settings.items() if k in known})
+    return {key: value for key, value in from_settings.items() if key in known}

@@ -97,6 +97,14 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
+class Continue:
+    """Let a job whose profile is taken go on where it is, as one that runs; its GPUs come back when it ends."""
+
+    job_id: str
+    reasons: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Resize:
     """Move a running job to another placement, possibly with another number of GPUs."""
 
@@ -135,4 +143,4 @@ class Hold:
     reasons: tuple[Reason, ...] = ()
 
 
-Decision = Start | Pack | Stop | Resize | LendNodes | Hold
+Decision = Start | Pack | Stop | Continue | Resize | LendNodes | Hold

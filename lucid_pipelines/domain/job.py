@@ -22,6 +22,8 @@ class JobSpec:
         never_restart: the recovery policy leaves the job alone (R-6).
         amp: whether the user declares mixed precision; ``None`` = not said.
         long_cold_start: whether start-up exceeds the profiling window.
+        declared_load: what it asks of each virtual GPU, by the names of ``LaunchRequest.declared_load``; empty =
+            not declared. A real GPU is measured.
     """
 
     name: str
@@ -39,6 +41,7 @@ class JobSpec:
     long_cold_start: bool = False
     grace_s: float = 10.0
     labels: tuple[tuple[str, str], ...] = ()
+    declared_load: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,11 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a job needs from a GPU, measured over a steady window. Unknown is ``None``."""
+    """What a job needs from a GPU, measured over a steady window. Unknown is ``None``.
+
+    Attributes:
+        unknown_because: why a part of it is unknown: ``too_few``, ``missing``, ``unsteady``, ``idle``, ``frozen``.
+    """
 
     gpu_util_pct: float | None = None
     memory_util_pct: float | None = None
@@ -73,6 +80,7 @@ class Profile:
     window_s: float | None = None
     sample_count: int = 0
     source: str | None = None
+    unknown_because: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +118,7 @@ class Attempt:
         stop_requeue, stop_never_pack: what the stop that was asked for means for the job; ``None`` while
             no stop was asked for.
         profiling: whether it runs in the profiling pool.
+        gpu_sharing: how its GPUs are shared should a partner come: ``time_slicing`` or ``mps`` (R-24).
     """
 
     attempt_id: str
@@ -130,6 +139,7 @@ class Attempt:
     stop_requeue: bool | None = None
     stop_never_pack: bool = False
     profiling: bool = False
+    gpu_sharing: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

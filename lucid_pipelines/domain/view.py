@@ -33,6 +33,7 @@ class QueuedJob(NamedTuple):
         attained_gpu_s: GPU-seconds of service in earlier attempts.
         attained_s: seconds of work done and kept in earlier attempts, at exclusive speed.
         true_remaining_s: what is really left to do; only a replay knows.
+        long_cold_start: its user says that it starts slowly: it is profiled for longer.
     """
 
     job_id: str
@@ -51,6 +52,7 @@ class QueuedJob(NamedTuple):
     attained_gpu_s: float = 0.0
     attained_s: float = 0.0
     true_remaining_s: float | None = None
+    long_cold_start: bool = False
 
 
 class RunningJob(NamedTuple):
@@ -182,11 +184,13 @@ class ClusterView:
     Attributes:
         state_id: identity of the state behind the view; a policy that sees another one starts afresh.
         revision: grows with every change of that state.
-        explain: whether decisions carry reasons, with a ``Hold`` for every job that is not started. A replay
-            does without both.
+        explain: whether decisions carry reasons.
+        holds: whether every job that is not started gets a ``Hold``. A replay does without both, a live pass
+            without holds: they cost as much as all that wait.
+        focus: the one job whose ``Hold`` shall say everything; ``None`` = all.
     """
 
-    __slots__ = ("_changes", "explain", "forecast", "now_s", "revision", "state_id", "vcs")
+    __slots__ = ("_changes", "explain", "focus", "forecast", "holds", "now_s", "revision", "state_id", "vcs")
 
     def __init__(
         self,
@@ -198,6 +202,8 @@ class ClusterView:
         changes: Sequence[Change] = (),
         forecast: Forecast | None = None,
         explain: bool = True,
+        holds: bool | None = None,
+        focus: str | None = None,
     ) -> None:
         self.now_s = now_s
         self.vcs = vcs
@@ -205,6 +211,8 @@ class ClusterView:
         self.revision = revision
         self.forecast = forecast
         self.explain = explain
+        self.holds = explain if holds is None else holds
+        self.focus = focus
         self._changes = changes
 
     def changes_since(self, revision: int) -> Sequence[Change] | None:

@@ -10,11 +10,13 @@ from lucid_pipelines.placement.pairing import (
     PairingRules,
     Resident,
     SharingMode,
+    broken_rules,
     enabled_rules,
     first_broken_rule,
     may_be_joined,
     pair_reasons,
 )
+from lucid_pipelines.placement.pool import with_pool
 from lucid_pipelines.placement.sharing_mode import ModeRules, choose_mode, next_mode_s
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "PairingRules",
     "Resident",
     "SharingMode",
+    "broken_rules",
     "can_ever_fit",
     "choose_mode",
     "enabled_rules",
@@ -35,4 +38,5 @@ __all__ = [
     "may_be_joined",
     "next_mode_s",
     "pair_reasons",
+    "with_pool",
 ]

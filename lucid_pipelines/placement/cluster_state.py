@@ -101,8 +101,16 @@ class ClusterState:
             state._vcs[job.vc].arrivals.count_start(job.submitted_s, job.sequence)
         return state
 
-    def view(self, now_s: float, *, forecast: Forecast | None = None, explain: bool = True) -> ClusterView:
-        """The cluster as a policy sees it; valid until the next change."""
+    def view(
+        self,
+        now_s: float,
+        *,
+        forecast: Forecast | None = None,
+        explain: bool = True,
+        holds: bool | None = None,
+        focus: str | None = None,
+    ) -> ClusterView:
+        """The cluster as a policy sees it; valid until the next change. See ``ClusterView``."""
         self.has_unstable = False
         return ClusterView(
             now_s,
@@ -112,6 +120,8 @@ class ClusterState:
             changes=self._changes,
             forecast=forecast,
             explain=explain,
+            holds=holds,
+            focus=focus,
         )
 
     def layout(self, vc: str) -> NodeLayout:

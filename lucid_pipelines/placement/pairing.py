@@ -244,6 +244,13 @@ def first_broken_rule(job: Newcomer, partner: Resident, rules: PairingRules, at:
     return None
 
 
+def broken_rules(job: Newcomer, partner: Resident, rules: PairingRules, at: Moment) -> tuple[str, ...]:
+    """The names of all rules that forbid the pair, the mode first."""
+    mode = ("mode",) if at.mode is SharingMode.OFF else ()
+    named = (name for name, rule in RULES.items() if getattr(rules, name) and not rule(job, partner, rules, at))
+    return (*mode, *named)
+
+
 def pair_reasons(job: Newcomer, partner: Resident, rules: PairingRules, at: Moment) -> tuple[Reason, ...]:
     """What each rule saw, for the decision's record."""
     facts: dict[str, dict[str, Fact]] = {

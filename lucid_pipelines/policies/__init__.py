@@ -30,6 +30,6 @@ Use in a live pass, with plain lists of records::
 
 from lucid_pipelines.policies.base import Estimator, Policy
 from lucid_pipelines.policies.profiling_rules import ProfilingRules
-from lucid_pipelines.policies.registry import get, names, settings_of
+from lucid_pipelines.policies.registry import get, names, settings_of, variant_of
 
-__all__ = ["Estimator", "Policy", "ProfilingRules", "get", "names", "settings_of"]
+__all__ = ["Estimator", "Policy", "ProfilingRules", "get", "names", "settings_of", "variant_of"]

@@ -19,9 +19,11 @@ from lucid_pipelines.placement import (
     Newcomer,
     PairingRules,
     Resident,
+    broken_rules,
     enabled_rules,
     first_broken_rule,
     may_be_joined,
+    pair_reasons,
 )
 from lucid_pipelines.policies.candidates import Candidates
 from lucid_pipelines.policies.estimates import Estimates
@@ -140,6 +142,24 @@ class Binder:
             if rule is not None:
                 facts[f"broken_{rule}"] = int(facts.get(f"broken_{rule}") or 0) + 1
         return Reason("no_affine_partner", facts)
+
+    def verdict(self, vc: VcView, job: QueuedJob, at: Moment) -> tuple[Reason, ...]:
+        """What every rule says of the running job that breaks the fewest; empty when nobody runs."""
+        newcomer = self.newcomer(vc, job)
+        best: tuple[int, int, Resident] | None = None
+        for order, resident in enumerate(self._residents.get(vc.name, {}).values()):
+            broken = len(broken_rules(newcomer, resident, self.rules, at))
+            if best is None or broken < best[0]:
+                best = (broken, order, resident)
+        if best is None:
+            return ()
+        broken_names = broken_rules(newcomer, best[2], self.rules, at)
+        head, *rules = pair_reasons(newcomer, best[2], self.rules, at)
+        facts = {**head.facts, "broken": ", ".join(broken_names) or None}
+        return (
+            Reason("best_candidate", facts),
+            *(Reason(rule.rule, {**rule.facts, "holds": rule.rule not in broken_names}) for rule in rules),
+        )
 
     def slots_on(self, slots: Slots, job: QueuedJob) -> Slots:
         """The partner's GPUs, or the first of them if the job needs fewer."""

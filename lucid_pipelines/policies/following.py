@@ -69,7 +69,7 @@ class Queues:
             elif self._other_change is not None:
                 self._other_change(change)
             dirty[change.vc] = None
-        return view.vcs if view.explain else dirty
+        return view.vcs if view.holds else dirty
 
     def of(self, vc: str) -> OrderedQueue:
         queue = self._queues.get(vc)

@@ -15,7 +15,7 @@ import math
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass
 
-from lucid_pipelines.domain.decision import Decision, Pack, Reason, Stop, StopCause
+from lucid_pipelines.domain.decision import Decision, LendNodes, Pack, Reason, Stop, StopCause
 from lucid_pipelines.domain.free_gpus import Slots
 from lucid_pipelines.domain.view import Change, ClusterView, Forecast, QueuedJob, RunningJob, VcView
 from lucid_pipelines.placement import (
@@ -49,11 +49,13 @@ class OrderRules:
         use_estimates: order by predicted GPU-time; otherwise by GPU demand alone.
         pack: whether jobs share GPUs at all.
         share_first: look for a partner before free GPUs.
+        lend: whether nodes move to the profiler and back; otherwise ``Lucid.lending`` only tells what would.
     """
 
     use_estimates: bool = True
     pack: bool = True
     share_first: bool = False
+    lend: bool = True
 
 
 class Lucid(QueuePolicy):
@@ -94,6 +96,7 @@ class Lucid(QueuePolicy):
         self._forecast: Forecast | None = None
         self._mode_from_s, self._mode_until_s = math.inf, -math.inf
         self._again = False
+        self._packed: list[tuple[str, str]] = []
         # One walk may leave behind a job that could join one started after it; two walks do not, in pairs.
         self._looks_twice = order.share_first or not pairing.at_most_two
 
@@ -157,7 +160,7 @@ class Lucid(QueuePolicy):
         decisions: list[Decision] = []
         self._again = False
         if self._profiler is not None:
-            lending = self._profiler.lending(view)
+            lending = self._profiler.lending(view) if self._order.lend else []
             if lending:
                 # Everything else is decided once the nodes have moved.
                 self._again = True
@@ -166,6 +169,10 @@ class Lucid(QueuePolicy):
             # Profiled jobs wait in their virtual clusters once this is carried out.
             self._again = any(isinstance(decision, Stop) for decision in decisions)
         return decisions + super().decide(view)
+
+    def lending(self, view: ClusterView) -> list[LendNodes]:
+        """The nodes that would move now, whether or not this policy lends by itself."""
+        return [] if self._profiler is None else self._profiler.lending(view)
 
     def next_pass_s(self, view: ClusterView) -> float | None:
         due = [super().next_pass_s(view)]
@@ -183,6 +190,7 @@ class Lucid(QueuePolicy):
         names = self.queues.follow(view)
         if not self.packs:
             return names
+        self._look_again(view)
         new = self._binder.refresh(view)
         if self._choose_mode(view):
             for queue in self._pair_queues.values():
@@ -191,6 +199,14 @@ class Lucid(QueuePolicy):
         for vc, resident in new:
             self._pair_queue(vc).wake_for(resident, self._may_join, same_gpus=self._pairing.same_gpus)
         return names
+
+    def _look_again(self, view: ClusterView) -> None:
+        """Jobs that were given a partner and wait all the same: nobody took the decision up."""
+        for vc, job_id in self._packed:
+            if vc in view.vcs and job_id in view.vcs[vc].queued:
+                self._binder.forget()
+                self._pair_queue(vc).wake()
+        self._packed = []
 
     def _may_join(self, job: Newcomer, resident: Resident) -> bool:
         return self._binder.is_open(job, resident, self._sharing.at)
@@ -230,11 +246,15 @@ class Lucid(QueuePolicy):
 
     def reasons(self, this: Pass, job: QueuedJob) -> tuple[Reason, ...]:
         given = super().reasons(this, job)
-        if not self.packs:
+        return (*given, self._mode_reason) if self.packs else given
+
+    def hold_reasons(self, this: Pass, job: QueuedJob) -> tuple[Reason, ...]:
+        given = self.reasons(this, job)
+        if not self.packs or this.view.focus not in (None, job.job_id):
             return given
-        if not this.view.explain or job.job_id in this.started:
-            return (*given, self._mode_reason)
-        return (*given, self._mode_reason, self._binder.why_not(this.vc, job, self._sharing.at))
+        at = self._sharing.at
+        found = (*given, self._binder.why_not(this.vc, job, at))
+        return found if this.view.focus is None else (*found, *self._binder.verdict(this.vc, job, at))
 
     def _walk_exclusive(self, this: Pass) -> bool:
         """Free GPUs for whoever fits, in order; nobody blocks. Returns whether a job became due."""
@@ -331,6 +351,7 @@ class Lucid(QueuePolicy):
             )
         this.decisions.append(Pack(job.job_id, partner.job_id, placement, reasons))
         this.note_start(job)
+        self._packed.append((this.vc.name, job.job_id))
         sharing.taken.add(partner.job_id)
         self._again = self._again or self._looks_twice
         return True

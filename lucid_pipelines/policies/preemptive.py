@@ -82,7 +82,7 @@ class PreemptivePolicy:
             if vc is not None and vc.queued and self._decide_vc(view, vc, decisions):
                 self._queues.decided(name)
                 self._has_decided = True
-        if view.explain:
+        if view.holds:
             self._explain(view, decisions)
         return decisions
 

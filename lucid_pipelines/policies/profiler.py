@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lucid_pipelines.domain.decision import Decision, LendNodes, Reason, Stage, Start, Stop, StopCause
+from lucid_pipelines.domain.decision import Continue, LendNodes, Reason, Stage, Start, Stop, StopCause
 from lucid_pipelines.domain.free_gpus import Slots
-from lucid_pipelines.domain.view import ClusterView, QueuedJob, VcView
+from lucid_pipelines.domain.view import ClusterView, QueuedJob, RunningJob, VcView
 from lucid_pipelines.policies.ordered_queue import Key
 from lucid_pipelines.policies.profiling_rules import ProfilingRules
 from lucid_pipelines.policies.queue_policy import Bypass, Pass, QueuePolicy
@@ -39,8 +39,10 @@ class Profiler(QueuePolicy):
     def key_reason(self, job: QueuedJob, key: Key) -> Reason:
         return Reason("profile_smallest_first", {"gpus": job.gpus, "space_aware": self.rules.space_aware})
 
-    def window_s(self, vc: VcView) -> float:
-        """The present profiling window (Tprof)."""
+    def window_s(self, vc: VcView, job: QueuedJob | None = None) -> float:
+        """The present profiling window (Tprof), of a job that starts slowly a longer one."""
+        if job is not None and job.long_cold_start:
+            return max(self.rules.cold_start_window_s, self.rules.profile_window_s)
         if self.rules.time_aware and len(vc.queued) > self.rules.borrow_above_jobs:
             return min(self.rules.busy_window_s, self.rules.profile_window_s)
         return self.rules.profile_window_s
@@ -54,12 +56,18 @@ class Profiler(QueuePolicy):
         return (name,) if due_s is not None and due_s <= view.now_s else ()
 
     def decide_vc(self, this: Pass) -> None:
-        window_s = self.window_s(this.vc)
+        away = sum(running.job.gpus for running in this.vc.running.values() if running.stage is not Stage.PROFILE)
         for running in this.vc.running.values():
-            # The same sum as in next_pass_s: a difference may round to the other side.
-            if this.view.now_s >= running.started_s + window_s:
+            if running.stage is Stage.PROFILE and this.view.now_s >= self._over_s(this.vc, running):
+                window_s = self.window_s(this.vc, running.job)
                 facts = {"ran_s": this.view.now_s - running.started_s, "window_s": window_s}
                 reasons = (Reason("profile_window_over", facts),)
+                if away + running.job.gpus <= self.rules.continue_frac * this.vc.gpus:
+                    away += running.job.gpus
+                    shares = {"gpus_given_away": away, "gpus": this.vc.gpus, "at_most_frac": self.rules.continue_frac}
+                    reasons = (*reasons, Reason("continue_in_place", shares))
+                    this.decisions.append(Continue(running.job.job_id, reasons))
+                    continue
                 stop = Stop(running.job.job_id, StopCause.PROFILED, requeue=True, reasons=reasons)
                 this.decisions.append(stop)
                 this.give_back(running.slots)
@@ -68,7 +76,7 @@ class Profiler(QueuePolicy):
     def start(self, this: Pass, job: QueuedJob, slots: Slots) -> None:
         reasons: tuple[Reason, ...] = ()
         if this.view.explain:
-            facts = {"gpus": job.gpus, "window_s": self.window_s(this.vc), "waiting": len(this.vc.queued)}
+            facts = {"gpus": job.gpus, "window_s": self.window_s(this.vc, job), "waiting": len(this.vc.queued)}
             reasons = (*self.reasons(this, job), Reason("profile", facts))
         placement = this.free.layout.placement(slots)
         this.decisions.append(Start(job.job_id, placement, reasons, Stage.PROFILE))
@@ -78,10 +86,15 @@ class Profiler(QueuePolicy):
         vc = view.vcs.get(self.rules.profiler_vc or "")
         if vc is None or not vc.running:
             return None
-        window_s = self.window_s(vc)
-        return max(min(running.started_s for running in vc.running.values()) + window_s, view.now_s)
+        profiled = [running for running in vc.running.values() if running.stage is Stage.PROFILE]
+        due_s = min((self._over_s(vc, running) for running in profiled), default=None)
+        return None if due_s is None else max(due_s, view.now_s)
 
-    def lending(self, view: ClusterView) -> list[Decision]:
+    def _over_s(self, vc: VcView, running: RunningJob) -> float:
+        """When a job's window is over: one sum for all, because a difference may round to the other side."""
+        return running.started_s + self.window_s(vc, running.job)
+
+    def lending(self, view: ClusterView) -> list[LendNodes]:
         """Borrow an idle node for a long queue, or give an idle one back."""
         vc = view.vcs.get(self.rules.profiler_vc or "")
         if vc is None or not self.rules.time_aware or not self.rules.max_borrowed_nodes:
@@ -94,7 +107,7 @@ class Profiler(QueuePolicy):
             return self._give_back(view, vc, borrowed, waiting)
         return []
 
-    def _borrow(self, view: ClusterView, vc: VcView, waiting: int) -> list[Decision]:
+    def _borrow(self, view: ClusterView, vc: VcView, waiting: int) -> list[LendNodes]:
         lenders = [
             (len(idle), other.name, idle[-1])
             for other in view.vcs.values()
@@ -106,7 +119,7 @@ class Profiler(QueuePolicy):
         facts = {"waiting": waiting, "borrow_above_jobs": self.rules.borrow_above_jobs, "idle_nodes": idle_count}
         return [LendNodes(lender, vc.name, (node,), (Reason("profiler_queue_long", facts),))]
 
-    def _give_back(self, view: ClusterView, vc: VcView, borrowed: list[str], waiting: int) -> list[Decision]:
+    def _give_back(self, view: ClusterView, vc: VcView, borrowed: list[str], waiting: int) -> list[LendNodes]:
         ahead = view.forecast.mean_gpus_ahead(view.now_s) if view.forecast is not None else None
         idle = set(idle_nodes(vc))
         for name in borrowed:

@@ -146,7 +146,7 @@ class QueuePolicy:
             self.decide_vc(this)
             if len(decisions) > before:
                 self.queues.decided(name)
-            if view.explain:
+            if view.holds:
                 self.explain(this)
         return decisions
 
@@ -157,7 +157,7 @@ class QueuePolicy:
     def explain(self, this: Pass) -> None:
         """Add a ``Hold`` for every job that was not started."""
         vc, queue = this.vc, this.queue
-        found = holds(vc, this.free, queue, this.started, lambda job: self.reasons(this, job), this.blocker)
+        found = holds(vc, this.free, queue, this.started, lambda job: self.hold_reasons(this, job), this.blocker)
         this.decisions.extend(found)
         for job_id, job in vc.queued.items():
             if job_id not in queue:
@@ -251,6 +251,10 @@ class QueuePolicy:
             "max_wait_s": self.bypass.max_wait_s,
         }
         return (order, Reason("bounded_bypass", facts))
+
+    def hold_reasons(self, this: Pass, job: QueuedJob) -> tuple[Reason, ...]:
+        """Why a job that was not started waits."""
+        return self.reasons(this, job)
 
     def _key_if_accepted(self, job: QueuedJob) -> Key | None:
         return self.key(job) if self.accepts(job) else None

@@ -54,6 +54,11 @@ def names() -> tuple[str, ...]:
     return (*_BUILDERS, *_VARIANTS)
 
 
+def variant_of(name: str) -> tuple[str, ...]:
+    """The settings that a variant's name has fixed."""
+    return tuple(_VARIANTS.get(name, ()))
+
+
 def settings_of(name: str) -> tuple[str, ...]:
     """The settings that a policy takes."""
     return tuple(_places(_builder(name)))

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from lucid_pipelines.domain.decision import Hold, LendNodes, Pack, Start, Stop
+from lucid_pipelines.domain.decision import Continue, Hold, LendNodes, Pack, Start, Stop
 from lucid_pipelines.domain.errors import StateError
 from lucid_pipelines.domain.trace import TraceJob
 from lucid_pipelines.placement import ClusterState
@@ -131,6 +131,8 @@ def _pass(
                 world.pack(decision, now_s)
             elif isinstance(decision, Stop):
                 world.stop(decision, now_s)
+            elif isinstance(decision, Continue):
+                world.go_on(decision)
             elif isinstance(decision, LendNodes):
                 state.move_nodes(decision.from_vc, decision.to_vc, decision.nodes)
             else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from lucid_pipelines.domain.decision import Pack, Stage, Start, Stop, StopCause
+from lucid_pipelines.domain.decision import Continue, Pack, Stage, Start, Stop, StopCause
 from lucid_pipelines.domain.errors import InputError, StateError
 from lucid_pipelines.domain.job import Profile
 from lucid_pipelines.domain.trace import TraceJob
@@ -132,6 +132,13 @@ class World:
             self._state.enqueue(queued)
         if job.give_up_s is not None:
             self._events.add(max(job.give_up_s, now_s), EventKind.GIVE_UP, job)
+
+    def go_on(self, decision: Continue) -> None:
+        """A profiled job stays where it is, now as one that runs."""
+        job = self._jobs[decision.job_id]
+        running = self._state.running(decision.job_id)
+        job.in_profiler = False
+        self._state.update(running._replace(stage=Stage.MAIN, job=self._with_profile(running.job, job.trace)))
 
     def end(self, job: ReplayedJob, now_s: float) -> None:
         self._state.release(job.trace.job_id)

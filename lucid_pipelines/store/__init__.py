@@ -15,6 +15,8 @@
 ``metrics``    GPU samples and job metrics, bounded per attempt
 ``nodes``      isolation reasons with owner and deadline
 ``actions``    audit of what automations proposed, who decided, what came of it
+``pairs``      attempts that share GPUs: planned, measured, verdict
+``loans``      nodes that work for another virtual cluster for a while
 ``counters``, ``meta``  counts by name; small JSON values by key
 ============== ==================================================================================
 
@@ -42,8 +44,11 @@ from lucid_pipelines.store.records import (
     JobChanges,
     LatestSample,
     Lease,
+    Loan,
     MetricPoint,
     NodeReason,
+    Pair,
+    PairVerdict,
     QueueView,
     SlotUse,
 )
@@ -66,8 +71,11 @@ __all__ = [
     "JobChanges",
     "LatestSample",
     "Lease",
+    "Loan",
     "MetricPoint",
     "NodeReason",
+    "Pair",
+    "PairVerdict",
     "QueueView",
     "SlotUse",
     "Store",

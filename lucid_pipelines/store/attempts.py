@@ -10,11 +10,11 @@ from sqlalchemy import select, update
 from lucid_pipelines.domain.cluster import Placement
 from lucid_pipelines.domain.errors import NotFoundError
 from lucid_pipelines.domain.job import Attempt, Estimate, ExitRecord, Profile
-from lucid_pipelines.domain.states import AttemptState, Cause, Outcome
+from lucid_pipelines.domain.states import AttemptState, Cause, JobState, Outcome
 from lucid_pipelines.store import tables
 from lucid_pipelines.store.cancelling import lock_attempt, stop
-from lucid_pipelines.store.changing import change_job, lock_job, note
-from lucid_pipelines.store.codec import attempt_from_row
+from lucid_pipelines.store.changing import change_job, lock_job, move_job, note
+from lucid_pipelines.store.codec import attempt_from_row, profile_to_json
 from lucid_pipelines.store.database import Database, Transaction
 from lucid_pipelines.store.ending import End, record_end
 from lucid_pipelines.store.ids import job_id_of
@@ -66,6 +66,7 @@ class Attempts:
         profiling: bool = False,
         estimate: Estimate | None = None,
         expected_version: int | None = None,
+        gpu_sharing: str | None = None,
     ) -> Attempt:
         """Move a job from ``queued`` to ``running`` and give it its GPUs.
 
@@ -79,6 +80,7 @@ class Attempts:
             profiling: from ``profile_queued`` to ``profiling`` instead.
             estimate: stored as a prediction before its outcome and as the job's estimate.
             expected_version: refuse unless the job still has this version.
+            gpu_sharing: how its GPUs are shared should a partner come; kept on the attempt.
 
         Raises:
             StateError: the job's state or version is another, a GPU is in use or isolated, or the partner
@@ -97,6 +99,7 @@ class Attempts:
                 now=now,
                 estimate=estimate,
                 expected_version=expected_version,
+                gpu_sharing=gpu_sharing,
             )
         )
 
@@ -141,6 +144,31 @@ class Attempts:
             change_job(tx, job, {})
 
         self._database.write(work)
+
+    def go_on(
+        self,
+        attempt_id: str,
+        *,
+        who: str,
+        now: datetime,
+        why: str = "goes on where it was profiled",
+        profile: Profile | None = None,
+        evidence: object = None,
+    ) -> bool:
+        """Turn a profiling run into the job's run proper, where it is. Returns ``False`` when it is none any more."""
+
+        def work(tx: Transaction) -> bool:
+            job = lock_job(tx, job_id_of(attempt_id))
+            attempt = lock_attempt(tx, attempt_id)
+            is_open = attempt["state"] not in (AttemptState.ENDED, AttemptState.STOPPING)
+            if job["state"] != JobState.PROFILING or not is_open:
+                return False
+            tx.execute(update(_ATTEMPTS).where(_ATTEMPTS.c.attempt_id == attempt_id).values(profiling=False))
+            values: dict[str, object] = {} if profile is None else {"profile": profile_to_json(profile)}
+            move_job(tx, job, JobState.RUNNING, who=who, why=why, now=now, evidence=evidence, values=values)
+            return True
+
+        return self._database.write(work)
 
     def request_stop(
         self,

@@ -23,7 +23,10 @@ from lucid_pipelines.store.records import (
     Exit,
     Intent,
     IntentKind,
+    Loan,
     NodeReason,
+    Pair,
+    PairVerdict,
 )
 
 Row = Mapping[Any, Any]
@@ -43,6 +46,7 @@ def spec_from_json(data: Row, snapshot_digest: str | None) -> JobSpec:
     known["command"] = tuple(data["command"])
     known["env"] = _pairs(data.get("env"))
     known["labels"] = _pairs(data.get("labels"))
+    known["declared_load"] = tuple((str(k), float(v)) for k, v in data.get("declared_load") or ())
     known["snapshot_digest"] = snapshot_digest
     return JobSpec(**known)
 
@@ -140,6 +144,7 @@ def attempt_from_row(row: Row) -> Attempt:
         stop_requeue=row["stop_requeue"],
         stop_never_pack=row["stop_never_pack"],
         profiling=row["profiling"],
+        gpu_sharing=row["gpu_sharing"],
     )
 
 
@@ -214,6 +219,35 @@ def action_from_row(row: Row) -> Action:
     known["mode"] = Mode(row["mode"])
     known["state"] = ActionState(row["state"])
     return Action(action_id=row["id"], **known)
+
+
+def pair_from_row(row: Row) -> Pair:
+    return Pair(
+        pair_id=row["id"],
+        first_attempt_id=row["first_attempt_id"],
+        later_attempt_id=row["later_attempt_id"],
+        placement=Placement.from_json(row["placement"]),
+        formed_at=row["formed_at"],
+        planned=row["planned"],
+        measured=row["measured"],
+        verdict=PairVerdict(row["verdict"]),
+        verdict_at=row["verdict_at"],
+        why=row["why"],
+        ended_at=row["ended_at"],
+    )
+
+
+def loan_from_row(row: Row) -> Loan:
+    return Loan(
+        loan_id=row["id"],
+        node=row["node"],
+        from_vc=row["from_vc"],
+        to_vc=row["to_vc"],
+        since=row["since"],
+        reasons=row["reasons"],
+        returned_at=row["returned_at"],
+        return_reasons=row["return_reasons"],
+    )
 
 
 def _pairs(data: Iterable[Iterable[str]] | None) -> tuple[tuple[str, str], ...]:

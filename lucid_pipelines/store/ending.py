@@ -19,6 +19,7 @@ from lucid_pipelines.store.database import Transaction
 from lucid_pipelines.store.estimates import score_estimates
 from lucid_pipelines.store.history import insert_history
 from lucid_pipelines.store.ids import job_id_of
+from lucid_pipelines.store.pairs import end_pairs
 from lucid_pipelines.store.records import EndResult, EventKind
 from lucid_pipelines.store.types import as_utc
 
@@ -77,6 +78,7 @@ def record_end(tx: Transaction, attempt_id: str, end: End, now: datetime) -> End
     tx.execute(update(_ATTEMPTS).where(_ATTEMPTS.c.attempt_id == attempt_id).values(changed))
     shared = attempt["partner_job_id"] is not None
     tx.execute(delete(tables.gpu_slots).where(tables.gpu_slots.c.attempt_id == attempt_id))
+    end_pairs(tx, attempt_id, ended_at)
     _void_open_intents(tx, attempt_id, now)
     _to_outbox(tx, attempt, outcome, end.cause, now)
     insert_history(tx, job, attempt, run_s=run_s, outcome=outcome, cause=end.cause, profile=profile, packed=shared)

@@ -113,6 +113,12 @@ class Jobs:
         found = self._database.read(lambda c: {state: int(count) for state, count in c.execute(query)})
         return {state: found.get(state.value, 0) for state in JobState}
 
+    def submissions(self, *, since: datetime) -> list[tuple[datetime, int]]:
+        """When jobs were submitted and how many GPUs each asked for, oldest first."""
+        query = select(_JOBS.c.submitted_at, _JOBS.c.gpus).where(_JOBS.c.submitted_at >= since)
+        rows = self._database.read(lambda c: c.execute(query.order_by(_JOBS.c.submitted_at)).all())
+        return [(at, int(gpus)) for at, gpus in rows]
+
     # ---- change ---------------------------------------------------------------------------------------
 
     def transition(

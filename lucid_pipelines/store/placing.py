@@ -17,6 +17,7 @@ from lucid_pipelines.store.codec import attempt_from_row, estimate_to_json
 from lucid_pipelines.store.database import Transaction
 from lucid_pipelines.store.estimates import insert_estimate
 from lucid_pipelines.store.intents import insert_intent
+from lucid_pipelines.store.pairs import insert_pair
 from lucid_pipelines.store.records import EventKind, IntentKind
 
 _SLOTS = tables.gpu_slots
@@ -39,6 +40,7 @@ def place(
     now: datetime,
     estimate: Estimate | None,
     expected_version: int | None,
+    gpu_sharing: str | None,
 ) -> Attempt:
     """See ``Attempts.place``."""
     rows = {job: lock_job(tx, job) for job in sorted({job_id, partner_job_id or job_id})}
@@ -57,6 +59,7 @@ def place(
         "partner_job_id": partner_job_id,
         "profiling": profiling,
         "stop_never_pack": False,
+        "gpu_sharing": gpu_sharing,
     }
     tx.execute(insert(_ATTEMPTS).values(attempt))
     if partner_job_id is None:
@@ -181,5 +184,6 @@ def _share_slots(
             tx.execute(delete(_SLOTS).where(half, _SLOTS.c.attempt_id == host_id))
     _take_slots(tx, attempt["attempt_id"], [(gpu, 1 - held[gpu][0]) for gpu in gpus])
     tx.execute(update(_ATTEMPTS).where(_ATTEMPTS.c.attempt_id == host_id).values(partner_job_id=attempt["job_id"]))
+    insert_pair(tx, host_id, attempt, reasons, now)
     evidence = {"attempt_id": host_id, "partner_job_id": attempt["job_id"], "reasons": reasons}
     note(tx, change_job(tx, partner, {}), EventKind.PAIRED, who=who, why="shares its GPUs", now=now, evidence=evidence)

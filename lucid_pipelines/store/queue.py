@@ -12,7 +12,13 @@ from sqlalchemy import Connection, select
 from lucid_pipelines.domain.job import Attempt, Job
 from lucid_pipelines.domain.states import AttemptState, JobState
 from lucid_pipelines.store import tables
-from lucid_pipelines.store.codec import attempt_from_row, job_from_row, reason_from_row
+from lucid_pipelines.store.codec import (
+    attempt_from_row,
+    job_from_row,
+    loan_from_row,
+    pair_from_row,
+    reason_from_row,
+)
 from lucid_pipelines.store.database import Database
 from lucid_pipelines.store.records import ActiveAttempt, QueueView, SlotUse
 
@@ -21,6 +27,8 @@ _ATTEMPTS = tables.attempts
 _SLOTS = tables.gpu_slots
 _SHOWN = (JobState.QUEUED, JobState.PROFILE_QUEUED, JobState.RUNNING, JobState.PROFILING)
 _CHUNK = 500
+_TOGETHER = select(tables.pairs).where(tables.pairs.c.ended_at.is_(None)).order_by(tables.pairs.c.id)
+_LENT = select(tables.node_loans).where(tables.node_loans.c.returned_at.is_(None)).order_by(tables.node_loans.c.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +82,8 @@ class Queue:
             active=active,
             slots=slots,
             isolated=tuple(reason_from_row(row) for row in connection.execute(in_force).mappings()),
+            pairs=tuple(pair_from_row(row) for row in connection.execute(_TOGETHER).mappings()),
+            loans=tuple(loan_from_row(row) for row in connection.execute(_LENT).mappings()),
         )
         return self._last
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Generic, TypedDict, TypeVar
 
-from lucid_pipelines.domain.cluster import GpuSample
+from lucid_pipelines.domain.cluster import GpuSample, Placement
 from lucid_pipelines.domain.job import Attempt, Estimate, Job, Profile
 from lucid_pipelines.domain.states import Cause, JobState, Mode, Outcome
 
@@ -178,6 +178,54 @@ class NodeReason:
     lifted_by: str | None
 
 
+class PairVerdict(StrEnum):
+    """What watching a pair has found."""
+
+    WATCHED = "watched"
+    """Nothing yet."""
+    KEPT = "kept"
+    SPLIT = "split"
+    """The later job is to go."""
+    UNKNOWN = "unknown"
+    """Neither the GPUs nor the logs tell how the two are doing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two attempts that share GPUs, from the moment in which the later one was placed.
+
+    Attributes:
+        planned: the reasons of the decision; ``measured`` what was found since.
+        ended_at: when the first of the two ended; ``None`` while they are together.
+    """
+
+    pair_id: int
+    first_attempt_id: str
+    later_attempt_id: str
+    placement: Placement
+    formed_at: datetime
+    planned: Any
+    measured: Json | None
+    verdict: PairVerdict
+    verdict_at: datetime | None
+    why: str | None
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Loan:
+    """A node that works for another virtual cluster than its own."""
+
+    loan_id: int
+    node: str
+    from_vc: str
+    to_vc: str
+    since: datetime
+    reasons: Any
+    returned_at: datetime | None
+    return_reasons: Any
+
+
 @dataclass(frozen=True, slots=True)
 class QueueView:
     """Everything that one scheduling pass needs, from one consistent snapshot.
@@ -188,6 +236,8 @@ class QueueView:
         active: jobs in ``running`` and ``profiling`` with their attempts, oldest placement first.
         slots: every GPU half in use.
         isolated: reasons in force.
+        pairs: attempts that share GPUs.
+        loans: nodes that are lent.
     """
 
     change: int
@@ -195,6 +245,8 @@ class QueueView:
     active: tuple[ActiveAttempt, ...]
     slots: tuple[SlotUse, ...]
     isolated: tuple[NodeReason, ...]
+    pairs: tuple[Pair, ...] = ()
+    loans: tuple[Loan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,11 @@ from lucid_pipelines.store.history import History
 from lucid_pipelines.store.intents import Intents
 from lucid_pipelines.store.jobs import Jobs
 from lucid_pipelines.store.leases import Leases
+from lucid_pipelines.store.loans import Loans
 from lucid_pipelines.store.metrics import Metrics
 from lucid_pipelines.store.migrating import upgrade
 from lucid_pipelines.store.nodes import Nodes
+from lucid_pipelines.store.pairs import Pairs
 from lucid_pipelines.store.queue import Queue
 from lucid_pipelines.store.retention import prune
 from lucid_pipelines.store.url import database_url, shown
@@ -47,6 +49,8 @@ class Store:
         self.history = History(database)
         self.nodes = Nodes(database)
         self.actions = Actions(database)
+        self.pairs = Pairs(database)
+        self.loans = Loans(database)
         self.counters = Counters(database)
         self.meta = Meta(database)
         self.queue = Queue(database)

@@ -112,6 +112,7 @@ attempts = Table(
     Column("stop_reason", CleanText),
     Column("stop_requeue", Boolean),
     Column("stop_never_pack", Boolean, nullable=False, server_default=text("false")),
+    Column("gpu_sharing", CleanText),
     UniqueConstraint("job_id", "number"),
     Index("ix_attempts_state", "state"),
     Index("ix_attempts_ended_at", "ended_at"),
@@ -343,6 +344,44 @@ actions = Table(
     Column("score", JsonDocument),
     UniqueConstraint("key"),
     Index("ix_actions_state", "state"),
+)
+
+_TOGETHER = text("ended_at IS NULL")
+
+pairs = Table(
+    "pairs",
+    metadata,
+    Column("id", RowId, primary_key=True, autoincrement=True),
+    Column("first_attempt_id", IdText, ForeignKey("attempts.attempt_id"), nullable=False),
+    Column("later_attempt_id", IdText, ForeignKey("attempts.attempt_id"), nullable=False),
+    Column("placement", JsonDocument, nullable=False),
+    Column("formed_at", UtcTime, nullable=False),
+    Column("planned", JsonDocument),
+    Column("measured", JsonDocument),
+    Column("verdict", CleanText, nullable=False),
+    Column("verdict_at", UtcTime),
+    Column("why", CleanText),
+    Column("ended_at", UtcTime),
+    UniqueConstraint("later_attempt_id"),
+    Index("ix_pairs_first_attempt_id", "first_attempt_id"),
+    Index("ix_pairs_open", "id", sqlite_where=_TOGETHER, postgresql_where=_TOGETHER),
+    Index("ix_pairs_formed_at", "formed_at"),
+)
+
+_OUT = text("returned_at IS NULL")
+
+node_loans = Table(
+    "node_loans",
+    metadata,
+    Column("id", RowId, primary_key=True, autoincrement=True),
+    Column("node", KeyText, nullable=False),
+    Column("from_vc", KeyText, nullable=False),
+    Column("to_vc", KeyText, nullable=False),
+    Column("since", UtcTime, nullable=False),
+    Column("reasons", JsonDocument),
+    Column("returned_at", UtcTime),
+    Column("return_reasons", JsonDocument),
+    Index("uq_node_loans_out", "node", unique=True, sqlite_where=_OUT, postgresql_where=_OUT),
 )
 
 meta = Table(

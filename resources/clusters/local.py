@@ -180,8 +180,8 @@ class LocalCluster:
                     samples += self._nvml.sample(node.name)
         return samples
 
-    def profile(self, attempt_id: str) -> Profile | None:
-        """What a running attempt has shown so far; ``None`` before its first sample.
+    def profile(self, attempt_id: str, since: datetime | None = None) -> Profile | None:
+        """What a running attempt has shown so far, or since a moment; ``None`` before its first sample.
 
         Raises:
             NotFoundError: no such attempt was ever launched here.
@@ -199,7 +199,13 @@ class LocalCluster:
         if not samples:
             return None
         steady_from = started.started_at.timestamp() + float(spec["warmup_s"])
-        return profile_of({**wrapper.summarise(samples, steady_from), "source": spec["telemetry"]})
+        if since is not None:
+            steady_from = max(steady_from, since.timestamp())
+            samples = [sample for sample in samples if sample[0] >= since.timestamp()]
+            if not samples:
+                return None
+        measured = spec["telemetry"] != "declared"
+        return profile_of({**wrapper.summarise(samples, steady_from, measured), "source": spec["telemetry"]})
 
     def check(self, node: str, test: str) -> CheckResult:
         return self._checks.run(require_node(self._nodes, node), test)

@@ -100,6 +100,7 @@ def profile_of(data: Mapping[str, Any]) -> Profile:
         window_s=wrapper.within(data.get("window_s"), None),
         sample_count=int(data.get("sample_count") or 0),
         source=None if source is None else str(source),
+        unknown_because=None if data.get("unknown_because") is None else str(data["unknown_because"]),
     )
 
 

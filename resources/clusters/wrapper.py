@@ -60,8 +60,8 @@ MARKER = "LUCID_ATTEMPT_ID"
 RESERVE_BYTES = 64 * 1024
 NOTE_BYTES, NOTE_FACTS, FACT_CHARS, DETAIL_CHARS = 16 * 1024, 32, 1024, 2048
 LOAD_BYTES = 64 * 1024
-KEPT_SAMPLES, STEADY_SAMPLES = 1024, 3
-STEADY_POINTS, VALID_FRAC = 15.0, 0.8
+KEPT_SAMPLES, STEADY_SAMPLES, FROZEN_SAMPLES = 1024, 3, 20
+STEADY_POINTS, VALID_FRAC, IDLE_PCT = 15.0, 0.8, 0.5
 SETTLE_S, STEP_S, KILL_PATIENCE_S = 0.2, 0.05, 30.0
 WATCHED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -545,19 +545,24 @@ class Sampler:
             os.close(fd)
 
     def profile(self) -> dict[str, Any]:
-        summary = summarise(self.samples, self.started_at + self.warmup_s)
+        summary = summarise(self.samples, self.started_at + self.warmup_s, measured=self.source != "declared")
         if summary["memory_peak_mib"] is not None:
             summary["memory_peak_mib"] = self.peak_mib
         return {**summary, "source": self.source, "taken": self.taken, "write_errors": self.write_errors}
 
 
-def summarise(samples: list[Sample], steady_from: float) -> dict[str, Any]:
+def summarise(samples: list[Sample], steady_from: float, measured: bool = False) -> dict[str, Any]:
     """What the GPUs were asked for once the job was warm. Unknown is ``None``.
 
     Samples before ``steady_from`` (seconds since 1970) and those before utilisation first came near the
     median of its later half are warm-up. A metric is unknown when there are too few samples, when more than
     a fifth of its values are missing or invalid, or, for utilisations, when the mean of the two halves of the
-    window differ by more than 15 points. Memory is a maximum and includes warm-up.
+    window differ by more than 15 points. A job that never used its GPUs in the window has not begun: unknown, not
+    small. Readings of a real GPU that do not move at all are a driver's that has stopped to look: unknown, with the
+    memory. Memory is a maximum and includes warm-up.
+
+    Args:
+        measured: the readings come from a driver, not from a declaration, which may well be constant.
     """
     window = [sample for sample in samples if sample[0] >= steady_from]
     levels = [_mean([r[1] for r in readings]) for _, readings in window]
@@ -571,10 +576,21 @@ def summarise(samples: list[Sample], steady_from: float) -> dict[str, Any]:
     enough = [len(k) >= max(STEADY_SAMPLES, VALID_FRAC * len(window)) for k in known]
     steady = [ok and _is_steady(values) for ok, values in list(zip(enough, known))[:2]]
     peaks = [r[3] for _, readings in samples for r in readings if r[3] is not None]
+    problem = None
+    if not all(enough):
+        problem = "missing" if len(window) >= STEADY_SAMPLES else "too_few"
+    elif not all(steady):
+        problem = "unsteady"
+    elif (_mean(known[0]) or 0.0) < IDLE_PCT:
+        problem = "idle"
+    elif measured and _is_frozen(window):
+        problem = "frozen"
+    is_active = problem not in ("idle", "frozen")
     return {
-        "gpu_util_pct": _mean(known[0]) if steady[0] else None,
-        "memory_util_pct": _mean(known[1]) if steady[1] and steady[0] else None,
-        "memory_peak_mib": max(peaks) if enough[2] else None,
+        "gpu_util_pct": _mean(known[0]) if steady[0] and is_active else None,
+        "memory_util_pct": _mean(known[1]) if steady[1] and steady[0] and is_active else None,
+        "memory_peak_mib": max(peaks) if enough[2] and problem != "frozen" else None,
+        "unknown_because": problem,
         "window_s": round(window[-1][0] - window[0][0], 3) if window else None,
         "sample_count": len(window),
     }
@@ -904,6 +920,14 @@ def _is_steady(values: list[float]) -> bool:
     half = len(values) // 2
     first, second = _mean(values[:half]), _mean(values[half:])
     return first is None or second is None or abs(first - second) <= STEADY_POINTS
+
+
+def _is_frozen(window: list[Sample]) -> bool:
+    """Whether no reading has moved. A GPU that is full all the time may well stand still, and is no small job."""
+    first = window[0][1]
+    if len(window) < FROZEN_SAMPLES or any(readings != first for _, readings in window):
+        return False
+    return any(reading[1] is not None and reading[1] < 100.0 for reading in first)
 
 
 def _signal_name(number: int) -> str:

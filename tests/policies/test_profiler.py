@@ -6,11 +6,12 @@ import pytest
 
 from lucid_pipelines import policies
 from lucid_pipelines.domain.cluster import Node
-from lucid_pipelines.domain.decision import LendNodes, Stage, Start, Stop, StopCause
+from lucid_pipelines.domain.decision import Continue, LendNodes, Stage, Start, Stop, StopCause
 from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.domain.trace import ClusterSpec
-from lucid_pipelines.domain.view import Forecast, QueuedJob
+from lucid_pipelines.domain.view import Forecast, QueuedJob, RunningJob
 from lucid_pipelines.placement import ClusterState
+from lucid_pipelines.policies.lucid import Lucid
 from tests.support_policies.views import runs, started, stopped, view_of, waiting
 
 SPEC = ClusterSpec.uniform({"a": 3, "profiler": 1})
@@ -29,7 +30,7 @@ def test_small_jobs_go_first_and_the_first_that_does_not_fit_stops_the_scan() ->
 
 
 def test_a_job_leaves_when_its_window_is_over_and_its_gpus_are_used_at_once() -> None:
-    running = [runs(to_profile("old", 8), {"profiler/0": list(range(8))}, 0.0)]
+    running = [runs(to_profile("old", 8), {"profiler/0": list(range(8))}, 0.0, stage=Stage.PROFILE)]
     policy = policies.get("lucid", profile_window_s=200.0)
     view = view_of(SPEC, [to_profile("next", 8)], running, 199.0)
     assert (started(policy.decide(view)), policy.next_pass_s(view)) == ([], 200.0)
@@ -40,7 +41,7 @@ def test_a_job_leaves_when_its_window_is_over_and_its_gpus_are_used_at_once() ->
 
 
 def test_a_long_queue_shortens_the_window_unless_the_profiler_is_static() -> None:
-    running = [runs(to_profile("old", 8), {"profiler/0": list(range(8))}, 0.0)]
+    running = [runs(to_profile("old", 8), {"profiler/0": list(range(8))}, 0.0, stage=Stage.PROFILE)]
     queue = [to_profile(f"q{i}", 8) for i in range(11)]
     alone = policies.get("lucid", max_borrowed_nodes=0)
     assert stopped(alone.decide(view_of(SPEC, queue, running, 100.0))) == ["old"]
@@ -82,12 +83,41 @@ def test_a_short_queue_gives_the_node_back_when_things_are_calm_or_its_owner_wai
     assert lends("lucid", [to_profile(f"q{i}") for i in range(5)], borrowed(), QUIET) == []
 
 
+def test_a_job_may_go_on_where_it_is_while_enough_of_the_pool_is_left() -> None:
+    def in_pool(name: str, first: int, stage: Stage = Stage.PROFILE) -> RunningJob:
+        return runs(to_profile(name, 2), {"profiler/0": [first, first + 1]}, 0.0, stage=stage)
+
+    policy = policies.get("lucid", continue_frac=0.5)
+    running = [in_pool("a", 0), in_pool("b", 2), in_pool("away", 4, Stage.MAIN)]
+    decisions = policy.decide(view_of(SPEC, [], running, 200.0))
+    assert [d.job_id for d in decisions if isinstance(d, Continue)] == ["a"], "4 of 8 GPUs are given away, not more"
+    assert [d.job_id for d in decisions if isinstance(d, Stop)] == ["b"]
+    assert stopped(policies.get("lucid").decide(view_of(SPEC, [], running, 200.0))) == ["a", "b"]
+
+
+def test_a_job_that_starts_slowly_is_profiled_for_longer() -> None:
+    running = [runs(to_profile("cold", 1, long_cold_start=True), {"profiler/0": [0]}, 0.0, stage=Stage.PROFILE)]
+    policy = policies.get("lucid")
+    view = view_of(SPEC, [], running, 599.0)
+    assert (policy.decide(view), policy.next_pass_s(view)) == ([], 600.0)
+    assert stopped(policy.decide(view_of(SPEC, [], running, 600.0))) == ["cold"]
+
+
+def test_a_policy_that_does_not_lend_still_tells_what_would_move() -> None:
+    state = ClusterState(SPEC.nodes())
+    for i in range(11):
+        state.enqueue(to_profile(f"q{i}"))
+    policy = policies.get("lucid", lend=False)
+    assert isinstance(policy, Lucid)
+    assert len(started(policy.decide(state.view(0.0)))) == 8, "nothing waits for the loan"
+    assert [decision.nodes for decision in policy.lending(state.view(0.0))] == [("a/2",)]
+
+
 def test_who_is_profiled() -> None:
     profiling = policies.get("lucid", profile_max_gpus=4).profiling
     assert profiling is not None
     assert profiling.wants(4)
     assert not profiling.wants(5)
-    assert not profiling.wants(1, long_cold_start=True)
     assert policies.get("lucid:no_profiler").profiling is None
     assert policies.get("fifo").profiling is None
 

@@ -181,6 +181,8 @@ _REPOSITORIES = frozenset(
         "history",
         "nodes",
         "actions",
+        "pairs",
+        "loans",
         "counters",
         "meta",
         "queue",

@@ -1,0 +1,55 @@
+"""A look at the node before two jobs share a GPU there: what our books say must be what it shows (R-21 to R-23)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from lucid_pipelines.control.system import System
+from lucid_pipelines.domain.cluster import GpuSample
+from lucid_pipelines.domain.errors import ExternalError
+from lucid_pipelines.domain.job import Job
+from lucid_pipelines.ports import Sight
+from lucid_pipelines.store import ActiveAttempt
+
+
+def contradiction(system: System, job: Job, partner: ActiveAttempt, now: datetime) -> str | None:
+    """What speaks against packing ``job`` with ``partner`` now, in words for people; ``None`` = nothing.
+
+    Every GPU must be read, the partner must be seen running, and what is in use there now, with the newcomer's
+    measured peak and the margin, must fit.
+    """
+    attempt = partner.attempt
+    try:
+        seen = system.cluster.poll([attempt.attempt_id])[attempt.attempt_id]
+        samples = {(sample.node, sample.gpu_index): sample for sample in system.cluster.sample()}
+        sizes = {
+            (node.name, gpu.index): gpu.memory_mib for node in system.cluster.inventory().nodes for gpu in node.gpus
+        }
+    except ExternalError as error:
+        return f"the node cannot be asked: {error}"
+    if seen.sight is not Sight.RUNNING:
+        return f"its partner is {seen.sight.value.replace('_', ' ')}, not running"
+    needed_mib = job.profile.memory_peak_mib if job.profile is not None else None
+    for share in attempt.placement.shares:
+        for index in share.gpu_indices:
+            size_mib = sizes.get((share.node, index))
+            problem = _problem(system, samples.get((share.node, index)), size_mib, needed_mib, now)
+            if problem is not None:
+                return f"GPU {index} of {share.node}: {problem}"
+    return None
+
+
+def _problem(
+    system: System, sample: GpuSample | None, size_mib: float | None, needed_mib: float | None, now: datetime
+) -> str | None:
+    if sample is None or sample.memory_used_mib is None:
+        return "how much of its memory is in use is not known"
+    if size_mib is None or needed_mib is None:
+        return "the sizes of its memory and of the job are not both known"
+    usable_mib = size_mib * (1.0 - system.settings.packing.memory_margin_frac)
+    if sample.memory_used_mib + needed_mib > usable_mib:
+        return (
+            f"{sample.memory_used_mib:.0f} MiB are in use, the job needs {needed_mib:.0f}, "
+            f"and {usable_mib:.0f} of {size_mib:.0f} may be used"
+        )
+    return None

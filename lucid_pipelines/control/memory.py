@@ -1,0 +1,34 @@
+"""What a scheduling loop remembers between passes. Nothing of it would be missed: a new process begins with none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from lucid_pipelines.control.facts import FactMemory, GpuKey
+from lucid_pipelines.control.live_state import LiveState
+from lucid_pipelines.control.recording import Recorder
+from lucid_pipelines.domain.view import Forecast
+
+
+@dataclass
+class LoopMemory:
+    """Caches of one loop.
+
+    Attributes:
+        sampled_at, looked_at: when the GPUs, and the pairs, were last looked at.
+        suspects, dirty: free GPUs that were found in use once, and twice in a row.
+        profiled: when each running attempt was last looked at.
+        forecast, forecast_until_s: predicted submissions, and when they are to be predicted anew.
+    """
+
+    facts: FactMemory = field(default_factory=FactMemory)
+    state: LiveState = field(default_factory=LiveState)
+    sampled_at: datetime | None = None
+    looked_at: datetime | None = None
+    suspects: frozenset[GpuKey] = frozenset()
+    dirty: frozenset[GpuKey] = frozenset()
+    forecast: Forecast | None = None
+    forecast_until_s: float = float("-inf")
+    profiled: dict[str, datetime] = field(default_factory=dict)
+    recorder: Recorder | None = None

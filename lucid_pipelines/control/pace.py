@@ -1,0 +1,85 @@
+"""How fast attempts go, read from their logs and kept as metrics, so that it is known what they did before."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from lucid_pipelines.control.system import System
+from lucid_pipelines.domain.errors import ExternalError, NotFoundError
+from lucid_pipelines.domain.job import Attempt
+from lucid_pipelines.store import ActiveAttempt, MetricPoint, Pair
+from lucid_pipelines.tracker.attempt_log import AttemptLog
+from lucid_pipelines.tracker.follow import follow
+from lucid_pipelines.tracker.measurements import Measurement, PaceWindow, pace_between
+from lucid_pipelines.tracker.progress import Progress
+
+STEP, STEP_TIME = "step", "step_time_s"
+_LONGEST = timedelta(days=3650)
+
+
+def note_progress(system: System, attempt: Attempt, now: datetime) -> None:
+    """Keep what the attempt's log says of its step and its time per step now."""
+    progress = _progress(system, attempt)
+    if progress is None:
+        return
+    step = progress.global_step if progress.global_step is not None else progress.step
+    if step is None:
+        return
+    points = [MetricPoint(STEP, now, float(step), int(step))]
+    if progress.step_time_s is not None:
+        points.append(MetricPoint(STEP_TIME, now, progress.step_time_s, int(step)))
+    system.store.metrics.add_points(attempt.attempt_id, points)
+
+
+def alone_before(system: System, item: ActiveAttempt, pair: Pair) -> dict[str, Any] | None:
+    """Seconds per step, and over how many steps, of a job alone on its GPUs; ``None`` = not known.
+
+    Of the earlier job of a pair: from the metrics before the pair was formed, or from its log, which is all of that
+    time when the pair is looked at for the first time. Of the later one: its profiling run, if it had one.
+    """
+    attempt = item.attempt
+    if attempt.attempt_id != pair.first_attempt_id:
+        return _earlier_attempt(system, item)
+    window = _kept(system, attempt.attempt_id, pair.formed_at - _LONGEST, pair.formed_at)
+    if window.step_time_s is not None and window.steps > 0:
+        return {"step_time_s": window.step_time_s, "steps": window.steps}
+    return _told(_progress(system, attempt))
+
+
+def pace_since(system: System, attempt: Attempt, since: datetime, until: datetime) -> PaceWindow:
+    """Seconds per step between two moments: steps done over time passed, by the kept metrics."""
+    points = [p for p in system.store.metrics.points(attempt.attempt_id, STEP) if since <= p.at <= until]
+    known = [(p.at, p.value) for p in points if p.value is not None]
+    if len(known) < 2:
+        return PaceWindow(None, 0.0, len(known))
+    done = known[-1][1] - known[0][1]
+    took_s = (known[-1][0] - known[0][0]).total_seconds()
+    return PaceWindow(took_s / done if done > 0 else None, max(done, 0.0), len(known))
+
+
+def _kept(system: System, attempt_id: str, since: datetime, until: datetime) -> PaceWindow:
+    times = {p.at: p.value for p in system.store.metrics.points(attempt_id, STEP_TIME)}
+    measurements = [Measurement(p.at, p.value, times.get(p.at)) for p in system.store.metrics.points(attempt_id, STEP)]
+    return pace_between(measurements, since, until)
+
+
+def _earlier_attempt(system: System, item: ActiveAttempt) -> dict[str, Any] | None:
+    before = [a for a in system.store.attempts.of_job(item.job.job_id) if a.number < item.attempt.number]
+    alone = [attempt for attempt in before if attempt.partner_job_id is None]
+    return _told(_progress(system, alone[-1])) if alone else None
+
+
+def _progress(system: System, attempt: Attempt) -> Progress | None:
+    try:
+        return follow(AttemptLog(system.cluster, attempt.attempt_id)).progress
+    except (ExternalError, NotFoundError):
+        system.store.counters.add("paces_unread", now=system.clock.now())
+        return None
+
+
+def _told(progress: Progress | None) -> dict[str, Any] | None:
+    if progress is None or progress.step is None or progress.step_time_s is None:
+        return None
+    step = progress.global_step if progress.global_step is not None else progress.step
+    return {"step_time_s": progress.step_time_s, "steps": float(step)}

@@ -1,0 +1,199 @@
+"""Packing and unpacking under a site's modes: proposals, a look at the node before binding, and what restrains both.
+
+``off`` nothing; ``shadow`` a decision is recorded as a proposal and scored later; ``approve`` it waits for a named
+person; ``live`` it is carried out. Whatever the mode, every pair has a row in the audit (``lucid actions``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from lucid_pipelines.control.binding import contradiction
+from lucid_pipelines.control.facts import GpuKey, Restraint
+from lucid_pipelines.control.system import System
+from lucid_pipelines.domain.decision import Pack, Stop, StopCause
+from lucid_pipelines.domain.errors import StateError
+from lucid_pipelines.domain.job import Job
+from lucid_pipelines.domain.states import JobState, Mode
+from lucid_pipelines.store import Action, ActionState, ActiveAttempt, Pair, PairVerdict, QueueView
+
+PACK, UNPACK = "pack", "unpack"
+WHO = "binder"
+_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Clearance:
+    """Whether a pair may be formed now.
+
+    Attributes:
+        instead: what becomes of the decision otherwise, a word of ``Applied``.
+        action: the audit row.
+    """
+
+    go: bool
+    instead: str = "packed"
+    action: Action | None = None
+
+
+def clear(system: System, job: Job, partner: ActiveAttempt, decision: Pack, now: datetime) -> Clearance:
+    """Ask mode, person and node, in this order."""
+    mode = system.settings.modes.pack
+    if mode is Mode.OFF:
+        return Clearance(False, "withheld")
+    action, _ = system.store.actions.propose(
+        PACK,
+        job.job_id,
+        mode,
+        {
+            "attempt_number": job.attempt_count + 1,
+            "partner_job_id": partner.job.job_id,
+            "partner_attempt_id": partner.attempt.attempt_id,
+            "gpus": job.spec.gpus,
+            "placement": decision.placement.to_json(),
+            "reasons": [reason.to_json() for reason in decision.reasons],
+        },
+        why=f"share {decision.placement} with {partner.job.job_id}",
+        now=now,
+        key=pack_key(job, partner),
+    )
+    allowed = mode is Mode.LIVE or (mode is Mode.APPROVE and action.state is ActionState.APPROVED)
+    if not allowed or action.state in (ActionState.FAILED, ActionState.REJECTED, ActionState.EXECUTED):
+        return Clearance(False, "withheld", action)
+    problem = contradiction(system, job, partner, now)
+    if problem is not None:
+        return Clearance(False, _contradicted(system, job, action, problem, now), action)
+    return Clearance(True, action=action)
+
+
+def carried_out(system: System, clearance: Clearance, now: datetime) -> None:
+    """Note in the audit that the pair was formed."""
+    if clearance.action is not None:
+        system.store.actions.executed(clearance.action.action_id, now=now, result={"detail": "packed"})
+
+
+def stopped(system: System, item: ActiveAttempt, decision: Stop, now: datetime) -> None:
+    """Note in the audit that a pair was taken apart."""
+    if decision.cause not in (StopCause.UNSTABLE_PAIR, StopCause.SLOW_PAIR):
+        return
+    for pair in system.store.pairs.find(attempt_id=item.attempt.attempt_id, limit=5):
+        if pair.verdict is PairVerdict.SPLIT and pair.ended_at is None:
+            action = propose_split(system, pair, now)
+            if action is not None:
+                detail = {"detail": f"{item.job.job_id} is stopped and goes back to the queue"}
+                system.store.actions.executed(action.action_id, now=now, result=detail)
+
+
+def propose_split(system: System, pair: Pair, now: datetime) -> Action | None:
+    """Record that a pair should be taken apart, once; ``None`` when unpacking is off."""
+    mode = system.settings.modes.unpack
+    if mode is Mode.OFF:
+        return None
+    later = pair.later_attempt_id.rpartition("-a")[0]
+    action, _ = system.store.actions.propose(
+        UNPACK,
+        later,
+        mode,
+        {"pair": pair.pair_id, "attempt_id": pair.later_attempt_id, "measured": dict(pair.measured or {})},
+        why=pair.why or "the pair does badly",
+        now=now,
+        key=split_key(pair),
+    )
+    return action
+
+
+def pack_key(job: Job, partner: ActiveAttempt) -> str:
+    """One proposal for each stay in the queue and partner's attempt."""
+    return f"pack:{job.job_id}-a{job.attempt_count + 1}:{partner.attempt.attempt_id}"
+
+
+def split_key(pair: Pair) -> str:
+    return f"unpack:{pair.pair_id}"
+
+
+def restraint(system: System, queue: QueueView, now: datetime, dirty: frozenset[GpuKey] = frozenset()) -> Restraint:
+    """What the policy is not to do although its rules would."""
+    apart = _proposed(system, queue, now) | _cooling_down(system, queue, now)
+    return Restraint(apart, _kept(system, queue), dirty)
+
+
+def _proposed(system: System, queue: QueueView, now: datetime) -> set[str]:
+    """Jobs about which a proposal is open: each is proposed once, as it would have been packed once."""
+    if system.settings.modes.pack not in (Mode.SHADOW, Mode.APPROVE):
+        return set()
+    waiting = {job.job_id: job for job in queue.waiting if job.state is JobState.QUEUED}
+    running = {item.attempt.attempt_id: item.job.job_id for item in queue.active}
+    open_ones = system.store.actions.find(
+        kind=PACK,
+        scored=False,
+        states=[ActionState.PROPOSED, ActionState.APPROVED, ActionState.REJECTED],
+        limit=_AT_ONCE,
+    )
+    apart: set[str] = set()
+    for action in open_ones:
+        job = waiting.get(action.target)
+        partner = running.get(str(action.payload.get("partner_attempt_id")))
+        if job is None or partner is None or action.payload.get("attempt_number") != job.attempt_count + 1:
+            _lapse(system, action, now)
+        elif action.state is ActionState.PROPOSED:
+            apart |= {job.job_id, partner}
+        elif action.state is ActionState.REJECTED:
+            apart.add(job.job_id)
+    return apart
+
+
+def _lapse(system: System, action: Action, now: datetime) -> None:
+    """A proposal that came to nothing: it is scored later; one that waited for a person ends here."""
+    if action.mode is Mode.APPROVE and action.state is ActionState.APPROVED:
+        why = "approved too late: one of the two had started elsewhere or ended"
+        system.store.actions.executed(action.action_id, now=now, failed=True, result={"error": why})
+
+
+def _cooling_down(system: System, queue: QueueView, now: datetime) -> set[str]:
+    """Jobs on GPUs on which a pair was split a moment ago."""
+    cool_down_s = system.settings.packing.cool_down_s
+    if not cool_down_s or not queue.active or system.settings.modes.pack is Mode.OFF:
+        return set()
+    hot: set[GpuKey] = set()
+    for pair in system.store.pairs.find(ended_since=now - timedelta(seconds=cool_down_s), limit=_AT_ONCE):
+        if pair.verdict is PairVerdict.SPLIT:
+            hot |= {(share.node, index) for share in pair.placement.shares for index in share.gpu_indices}
+    if not hot:
+        return set()
+    return {
+        item.job.job_id
+        for item in queue.active
+        if any((share.node, index) in hot for share in item.attempt.placement.shares for index in share.gpu_indices)
+    }
+
+
+def _kept(system: System, queue: QueueView) -> set[str]:
+    """Pairs that stay together although they do badly: this site's mode does not let them be split (yet)."""
+    bad = [pair for pair in queue.pairs if pair.verdict is PairVerdict.SPLIT]
+    mode = system.settings.modes.unpack
+    if not bad or mode is Mode.LIVE:
+        return set()
+    if mode is not Mode.APPROVE:
+        return {pair.later_attempt_id for pair in bad}
+    approved = system.store.actions.find(kind=UNPACK, states=[ActionState.APPROVED], limit=_AT_ONCE)
+    keys = {action.key for action in approved}
+    return {pair.later_attempt_id for pair in bad if split_key(pair) not in keys}
+
+
+def _contradicted(system: System, job: Job, action: Action, problem: str, now: datetime) -> str:
+    """The node says otherwise than our books: tried again a few times, then given up, with the reason kept (R-23)."""
+    system.store.counters.add("pairs_contradicted", now=now)
+    key = f"bind:{action.key}"
+    tries = int(system.store.meta.get(key, 0)) + 1
+    if tries < system.settings.packing.max_bind_tries:
+        system.store.meta.set(key, tries, now=now)
+        return "deferred"
+    system.store.meta.remove(key)
+    why = f"not packed with {action.payload['partner_job_id']}: {problem} (looked {tries} times)"
+    system.store.jobs.annotate(job.job_id, who=WHO, why=why, now=now, evidence={"action": action.action_id})
+    try:
+        system.store.actions.executed(action.action_id, now=now, failed=True, result={"error": problem})
+    except StateError:
+        system.store.counters.add("actions_stale", now=now)
+    return "withheld"
