@@ -44,6 +44,7 @@ def replay(
     forecast: Annotated[Path | None, typer.Option(help="Predicted submissions per ten minutes.")] = None,
     pairs: Annotated[Path | None, typer.Option(help="Measured speeds of packed pairs.")] = None,
     profile_table: Annotated[Path | None, typer.Option(help="Measured profiles, with --pairs.")] = None,
+    scaling: Annotated[Path | None, typer.Option(help="Sia's app_traces.tar.gz, for pollux and sia.")] = None,
     format: FormatOption = None,
     start: FromOption = None,
     end: ToOption = None,
@@ -76,7 +77,9 @@ def replay(
             profiles=profiles,
             progress=progress,
         )
-    summaries = _run(loaded, spec or _cluster_of(loaded), names, out, predictions, forecast, pairs, profile_table)
+    summaries = _run(
+        loaded, spec or _cluster_of(loaded), names, out, predictions, forecast, pairs, profile_table, scaling
+    )
     _tell_quarantine(loaded)
     if as_json:
         for summary in summaries:
@@ -96,6 +99,7 @@ def _run(
     forecast: Path | None,
     pairs: Path | None,
     profile_table: Path | None,
+    scaling: Path | None,
 ) -> list[Summary]:
     console = Console(stderr=True)
     with console.status(f"replaying {loaded.job_count} jobs under {', '.join(names)}"):
@@ -108,6 +112,7 @@ def _run(
             forecast=_forecast(forecast) if forecast is not None else None,
             pair_table=pairs,
             profile_table=profile_table,
+            scaling=scaling,
             title=f"Replay of {loaded.source}",
         )
     return list(report.summaries)

@@ -118,6 +118,7 @@ def queued_job(job: Job, vc: str, memory: FactMemory, *, stays_alone: bool = Fal
         # Whether earlier work was kept (a checkpoint) nobody knows: none is counted, as in a replay.
         attained_s=0.0,
         long_cold_start=job.spec.long_cold_start,
+        avoid_nodes=job.avoid_nodes,
     )
 
 

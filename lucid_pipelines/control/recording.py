@@ -142,6 +142,8 @@ def queued_from_json(row: Mapping[str, Any]) -> QueuedJob:
         values["estimate"] = Estimate(**values["estimate"], evidence_job_ids=evidence)
     if "profile" in values:
         values["profile"] = Profile(**values["profile"])
+    if "avoid_nodes" in values:
+        values["avoid_nodes"] = tuple(values["avoid_nodes"])
     return QueuedJob(**values)
 
 

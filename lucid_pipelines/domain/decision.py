@@ -44,6 +44,8 @@ class HoldCause(StrEnum):
     """A job ahead of it in the order must start first."""
     AGED_JOB = "aged_job"
     """A job that waited too long must start before anyone may pass it."""
+    AVOIDED_NODES = "avoided_nodes"
+    """What is free, or all that could ever hold it, lies on nodes that it must avoid."""
     TOO_LARGE = "too_large"
     """It can never fit: its virtual cluster has no such GPUs, even when empty."""
     UNKNOWN_VC = "unknown_vc"
@@ -106,7 +108,10 @@ class Continue:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """Move a running job to another placement, possibly with another number of GPUs."""
+    """Move a running job to another placement, possibly with another number of GPUs.
+
+    Resizes that follow one another are one exchange: all of them give up their GPUs before the first takes new ones.
+    """
 
     job_id: str
     placement: Placement

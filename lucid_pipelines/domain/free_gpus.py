@@ -55,7 +55,7 @@ class NodeLayout:
             for kind in order
         )
         self.gpus: int = sum(group.gpus for group in self.groups)
-        self.fits_empty: dict[tuple[int, str | None], bool] = {}
+        self.fits_empty: dict[tuple[int, str | None, tuple[str, ...]], bool] = {}
         self._shares: dict[tuple[int, int], NodeShare] = {}
 
     def share(self, position: int, mask: int) -> NodeShare:
@@ -120,6 +120,15 @@ class FreeGpus:
         other.by_count = [counts.copy() for counts in self.by_count]
         other.free_by_group = self.free_by_group.copy()
         other.free_gpus = self.free_gpus
+        return other
+
+    def without(self, names: Iterable[str]) -> FreeGpus:
+        """A copy in which nothing is free on the nodes of these names."""
+        other = self.copy()
+        for name in names:
+            position = self.layout.index.get(name)
+            if position is not None:
+                other._set(position, 0)
         return other
 
     def take(self, slots: Slots) -> None:

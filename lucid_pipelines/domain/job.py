@@ -151,7 +151,7 @@ class Job:
         started_at: when its latest attempt began to run; ``None`` while it waits.
         ran_s: seconds that its ended attempts ran, all together.
         restart_count: how often recovery put it back into the queue.
-        avoid_nodes: nodes on which it must not be placed again.
+        avoid_nodes: nodes that placement keeps it off, unless nothing else could ever hold it (R-19).
     """
 
     job_id: str

@@ -34,6 +34,9 @@ class QueuedJob(NamedTuple):
         attained_s: seconds of work done and kept in earlier attempts, at exclusive speed.
         true_remaining_s: what is really left to do; only a replay knows.
         long_cold_start: its user says that it starts slowly: it is profiled for longer.
+        avoid_nodes: nodes that placement keeps it off (R-19).
+        must_avoid: it waits rather than run on one of them. Otherwise a list that leaves it no place even on an
+            empty virtual cluster gives way: who failed everywhere has another cause than its nodes.
     """
 
     job_id: str
@@ -53,6 +56,8 @@ class QueuedJob(NamedTuple):
     attained_s: float = 0.0
     true_remaining_s: float | None = None
     long_cold_start: bool = False
+    avoid_nodes: tuple[str, ...] = ()
+    must_avoid: bool = False
 
 
 class RunningJob(NamedTuple):

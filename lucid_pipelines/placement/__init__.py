@@ -1,5 +1,6 @@
 """Where jobs can go: consolidated placement, the state behind a policy's view, and safe pairs on one GPU."""
 
+from lucid_pipelines.placement.avoiding import avoid_reason, demand_of, find_place, gives_way, has_place
 from lucid_pipelines.placement.cluster_state import ClusterState
 from lucid_pipelines.placement.consolidated import can_ever_fit, find_slots
 from lucid_pipelines.placement.pairing import (
@@ -29,12 +30,17 @@ __all__ = [
     "PairingRules",
     "Resident",
     "SharingMode",
+    "avoid_reason",
     "broken_rules",
     "can_ever_fit",
     "choose_mode",
+    "demand_of",
     "enabled_rules",
+    "find_place",
     "find_slots",
     "first_broken_rule",
+    "gives_way",
+    "has_place",
     "may_be_joined",
     "next_mode_s",
     "pair_reasons",

@@ -6,7 +6,7 @@ The simulator keeps one for a whole replay; the live pass builds one from its re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from lucid_pipelines.domain.arrivals import Arrivals
@@ -173,20 +173,23 @@ class ClusterState:
         self._changed(ChangeKind.WITHDRAWN, job.vc, job)
         return job
 
-    def start(self, running: RunningJob) -> None:
+    def start(self, running: RunningJob, *, gpus: int | None = None) -> None:
         """Move a job from the queue onto free GPUs.
+
+        Args:
+            gpus: how many it gets; ``None`` = as many as it asks for.
 
         Raises:
             StateError: a GPU is not free, or the job is not queued.
         """
         vc = self._vc_of_queued(running.job.job_id)
-        if sum([mask.bit_count() for _, mask in running.slots]) != running.job.gpus:
+        needed = running.job.gpus if gpus is None else gpus
+        if sum([mask.bit_count() for _, mask in running.slots]) != needed:
             raise StateError(
-                f"{running.job.job_id} needs {running.job.gpus} GPUs of {running.job.vc}'s nodes; "
-                f"got {running.placement}"
+                f"{running.job.job_id} needs {needed} GPUs of {running.job.vc}'s nodes; got {running.placement}"
             )
         vc.view.free.take(running.slots)
-        self.used_gpus += running.job.gpus
+        self.used_gpus += needed
         self._moved(vc, running)
 
     def pack(self, running: RunningJob, partner_id: str) -> None:
@@ -204,6 +207,28 @@ class ClusterState:
         for sharer_id in sharers:
             sharer = vc.running[sharer_id]
             self.update(sharer._replace(partners=(*sharer.partners, running.job.job_id)))
+
+    def exchange(self, moved: Sequence[RunningJob]) -> None:
+        """Give running jobs other GPUs: all give theirs up before the first takes its new ones.
+
+        Args:
+            moved: the jobs as they are to be, alone on their GPUs before and after.
+
+        Raises:
+            StateError: a job is not running, shares GPUs, or is to get some that are not free then.
+        """
+        for running in moved:
+            before = self.running(running.job.job_id)
+            if before.partners:
+                raise StateError(f"a job that shares GPUs cannot be moved: {running.job.job_id!r}")
+            self._vc(running.job.job_id).view.free.release(before.slots)
+            self.used_gpus -= sum([mask.bit_count() for _, mask in before.slots])
+        for running in moved:
+            if not running.slots:
+                raise StateError(f"{running.job.job_id} is to move to GPUs that are none: {running.placement}")
+            self._vc(running.job.job_id).view.free.take(running.slots)
+            self.used_gpus += sum([mask.bit_count() for _, mask in running.slots])
+            self.update(running)
 
     def update(self, running: RunningJob) -> None:
         """Replace what is known of a running job (speed, partner, stability)."""

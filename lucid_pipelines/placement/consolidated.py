@@ -43,12 +43,12 @@ def find_slots(free: FreeGpus, gpus: int, gpu_type: str | None = None) -> Slots 
     return None
 
 
-def can_ever_fit(free: FreeGpus, gpus: int, gpu_type: str | None = None) -> bool:
-    """Whether the job could be placed if every GPU of the virtual cluster were free."""
-    key = (gpus, gpu_type)
+def can_ever_fit(free: FreeGpus, gpus: int, gpu_type: str | None = None, avoid: tuple[str, ...] = ()) -> bool:
+    """Whether the job could be placed, off the nodes to ``avoid``, if every GPU of the virtual cluster were free."""
+    key = (gpus, gpu_type, avoid)
     known = free.layout.fits_empty.get(key)
     if known is None:
-        known = find_slots(FreeGpus(free.layout), gpus, gpu_type) is not None
+        known = find_slots(FreeGpus(free.layout).without(avoid), gpus, gpu_type) is not None
         free.layout.fits_empty[key] = known
     return known
 

@@ -41,6 +41,7 @@ class PairingRules:
             is predicted to have left, and the partner has at least ``min_remaining_s`` left.
         credit_done: what the partner has done counts off its prediction; without, the whole prediction is
             taken for what is left, as in the published artifact.
+        avoid_nodes: nobody joins a partner on a node that it is to avoid (R-19).
         same_user: only jobs of one user share GPUs (R-24); off because a virtual cluster is a tenant.
         full_gpu_memory_mib: memory of a GPU whose size the cluster does not tell.
     """
@@ -59,6 +60,7 @@ class PairingRules:
     max_ratio: float = 2.0
     min_remaining_s: float = 60.0
     credit_done: bool = True
+    avoid_nodes: bool = True
     same_user: bool = False
     full_gpu_memory_mib: float | None = None
 
@@ -92,6 +94,7 @@ class Newcomer:
         predicted_s: its predicted duration.
         is_distributed: whether it needs more GPUs than a node has.
         never_pack: whether it must stay alone.
+        avoid_nodes: nodes that it is to be kept off.
     """
 
     job_id: str
@@ -102,6 +105,7 @@ class Newcomer:
     predicted_s: float | None
     is_distributed: bool
     never_pack: bool
+    avoid_nodes: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +118,7 @@ class Resident:
         left_s, as_of_s, speed_frac: predicted time left at ``as_of_s`` and how fast it goes by; ``None`` when
             unknown.
         gpu_memory_mib: size of its GPUs.
+        node_names: where it runs.
     """
 
     job_id: str
@@ -129,6 +134,7 @@ class Resident:
     is_unstable: bool
     jobs_on_gpu: int
     gpu_memory_mib: float | None
+    node_names: tuple[str, ...] = ()
 
     def remaining_s(self, now_s: float) -> float | None:
         """Predicted time left at ``now_s``; 0 for a job that has outlived its prediction."""
@@ -196,6 +202,11 @@ def enough_time_left(job: Newcomer, partner: Resident, rules: PairingRules, at: 
     return job.predicted_s <= rules.max_ratio * remaining_s
 
 
+def off_avoided_nodes(job: Newcomer, partner: Resident, rules: PairingRules, at: Moment) -> bool:
+    """The partner is on no node that the newcomer is to avoid."""
+    return job.avoid_nodes.isdisjoint(partner.node_names)
+
+
 def one_user(job: Newcomer, partner: Resident, rules: PairingRules, at: Moment) -> bool:
     """Both belong to one user."""
     return job.user == partner.user
@@ -209,6 +220,7 @@ RULES: dict[str, Rule] = {
     "split_unstable": stable,
     "no_distributed": not_distributed,
     "remaining_time": enough_time_left,
+    "avoid_nodes": off_avoided_nodes,
     "same_user": one_user,
 }
 """Every rule by the name of its switch in ``PairingRules``, the cheapest first."""
@@ -275,6 +287,7 @@ def pair_reasons(job: Newcomer, partner: Resident, rules: PairingRules, at: Mome
             "max_ratio": rules.max_ratio,
             "min_remaining_s": rules.min_remaining_s,
         },
+        "avoid_nodes": {"avoid_nodes": ", ".join(sorted(job.avoid_nodes)), "nodes": ", ".join(partner.node_names)},
         "same_user": {"user": job.user, "partner_user": partner.user},
     }
     head = Reason("affine_pair", {"partner_job_id": partner.job_id, "mode": at.mode.value})

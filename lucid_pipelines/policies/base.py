@@ -25,6 +25,7 @@ class Policy(Protocol):
     Attributes:
         name: as in the registry, with the variant (``lucid:no_packing``).
         preempts: whether it stops jobs for the sake of others.
+        resizes: whether it gives jobs other numbers of GPUs than they ask for; only replays can carry that out.
         ages: whether it looks at who has overtaken whom.
         packs: whether it lets jobs share GPUs.
         knows_profiles: whether it foretells a job's profile from its code, before it has run.
@@ -36,6 +37,7 @@ class Policy(Protocol):
 
     name: str
     preempts: bool
+    resizes: bool
     ages: bool
     packs: bool
     knows_profiles: bool

@@ -65,7 +65,8 @@ class Binder:
             return None
         score = job.sharing_score if rules.sharing_score else 0
         memory_class = rules.memory_demand_mib(memory_mib) if rules.memory_safe else 0
-        return (score, memory_class, job.user if rules.same_user else "")
+        avoid = job.avoid_nodes if rules.avoid_nodes else ()
+        return (score, memory_class, job.user if rules.same_user else "", avoid)
 
     def lightest(self, vc: VcView, job: QueuedJob) -> Newcomer:
         """A job of the same class that takes no time."""
@@ -93,6 +94,7 @@ class Binder:
             predicted_s=self._predicted_s(job),
             is_distributed=all(job.gpus > group.largest_node for group in vc.free.layout.groups),
             never_pack=job.never_pack,
+            avoid_nodes=frozenset(job.avoid_nodes),
         )
 
     def find(
@@ -247,6 +249,7 @@ class Binder:
             is_unstable=running.is_unstable,
             jobs_on_gpu=len(sharers),
             gpu_memory_mib=gpu_memory_mib,
+            node_names=running.placement.node_names,
         )
 
     def _lacks_memory_size(self, resident: Resident) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterable
 from lucid_pipelines.domain.decision import Hold, HoldCause, Reason
 from lucid_pipelines.domain.free_gpus import FreeGpus
 from lucid_pipelines.domain.view import QueuedJob, VcView
-from lucid_pipelines.placement import can_ever_fit
+from lucid_pipelines.placement import can_ever_fit, find_slots, has_place
 
 
 def hold(
@@ -22,10 +22,14 @@ def hold(
         cause, blocked_by = HoldCause.UNKNOWN_VC, None
     elif not can_ever_fit(free, job.gpus, job.gpu_type):
         cause, blocked_by = HoldCause.TOO_LARGE, None
+    elif not has_place(free, job):
+        cause, blocked_by = HoldCause.AVOIDED_NODES, None
     elif blocker is not None:
         blocked_by, cause = blocker
     elif free.free_gpus < job.gpus:
         cause, blocked_by = HoldCause.FREE_GPUS, None
+    elif job.avoid_nodes and find_slots(free, job.gpus, job.gpu_type) is not None:
+        cause, blocked_by = HoldCause.AVOIDED_NODES, None
     else:
         cause, blocked_by = HoldCause.FRAGMENTED, None
     return Hold(job.job_id, cause, job.gpus, free.free_gpus, ahead_count, blocked_by, reasons)

@@ -15,7 +15,7 @@ from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.domain.free_gpus import Slots
 from lucid_pipelines.domain.job import Profile
 from lucid_pipelines.domain.view import QueuedJob, RunningJob
-from lucid_pipelines.placement import can_ever_fit, find_slots
+from lucid_pipelines.placement import find_place, has_place
 from lucid_pipelines.policies.fifo import Fifo
 from lucid_pipelines.policies.queue_policy import Bypass, Pass
 
@@ -83,13 +83,13 @@ class Horus(Fifo):
             if entry[2] in this.started:
                 walk.advance()
                 continue
-            slots = find_slots(this.free, job.gpus, job.gpu_type)
+            slots = find_place(this.free, job)
             if slots is not None:
                 self.start(this, job, slots)
                 load = self._loads[job.job_id] = _Load(0.0, 0.0, 0, slots)
                 load.add(job.profile)
             elif not self._pack(this, job):
-                if self.bypass.backfill or not can_ever_fit(this.free, job.gpus, job.gpu_type):
+                if self.bypass.backfill or not has_place(this.free, job):
                     walk.advance()
                     continue
                 if self.blocks(this, job):
@@ -128,6 +128,7 @@ class Horus(Fifo):
             (job_id, load)
             for job_id, load in self._loads.items()
             if len(load.slots) == 1
+            and layout.names[load.slots[0][0]] not in job.avoid_nodes
             and sum(mask.bit_count() for _, mask in load.slots) == job.gpus
             and (job.gpu_type is None or layout.groups[layout.group_of[load.slots[0][0]]].gpu_type == job.gpu_type)
         ]

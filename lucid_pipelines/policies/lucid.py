@@ -26,7 +26,8 @@ from lucid_pipelines.placement import (
     Resident,
     SharingMode,
     choose_mode,
-    find_slots,
+    demand_of,
+    find_place,
     may_be_joined,
     next_mode_s,
     pair_reasons,
@@ -124,8 +125,8 @@ class Lucid(QueuePolicy):
 
     def bucket(self, job: QueuedJob) -> tuple[object, ...]:
         if self.packs and self._order.share_first:
-            return (job.gpus, job.gpu_type, self._binder.pack_class(job))
-        return (job.gpus, job.gpu_type)
+            return (*demand_of(job), self._binder.pack_class(job))
+        return demand_of(job)
 
     def entered(self, job: QueuedJob, key: Key) -> None:
         if not self.packs or self._order.share_first:
@@ -265,7 +266,7 @@ class Lucid(QueuePolicy):
                 walk.advance()
                 continue
             job = this.vc.queued[entry[2]]
-            slots = find_slots(this.free, job.gpus, job.gpu_type)
+            slots = find_place(this.free, job)
             if slots is None:
                 walk.drop_bucket()
                 continue
@@ -299,17 +300,17 @@ class Lucid(QueuePolicy):
     def _walk_sharing(self, this: Pass) -> bool:
         """Algorithm 2 to the letter: for each job in order a partner, else free GPUs; nobody blocks."""
         walk = this.queue.walk()
-        full: set[tuple[int, str | None]] = set()
+        full: set[tuple[Hashable, ...]] = set()
         while (top := walk.peek()) is not None:
             entry, bucket = top
             if entry[2] in this.started:
                 walk.advance()
                 continue
             job = this.vc.queued[entry[2]]
-            demand = (job.gpus, job.gpu_type)
+            demand = demand_of(job)
             may_share = self._binder.pack_class(job) is not None
             if not (may_share and self._pack(this, job, bucket, entry[0][0])):
-                slots = None if demand in full else find_slots(this.free, *demand)
+                slots = None if demand in full else find_place(this.free, job)
                 if slots is None:
                     full.add(demand)
                     walk.drop_bucket()

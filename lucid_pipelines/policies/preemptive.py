@@ -12,7 +12,7 @@ from collections import Counter
 from lucid_pipelines.domain.decision import Decision, Hold, HoldCause, Reason, Start, Stop, StopCause
 from lucid_pipelines.domain.free_gpus import FreeGpus
 from lucid_pipelines.domain.view import Change, ChangeKind, ClusterView, QueuedJob, RunningJob, VcView
-from lucid_pipelines.placement import can_ever_fit, find_slots
+from lucid_pipelines.placement import avoid_reason, can_ever_fit, find_place, gives_way, has_place
 from lucid_pipelines.policies.following import Queues
 from lucid_pipelines.policies.ordered_queue import Key
 from lucid_pipelines.policies.profiling_rules import ProfilingRules
@@ -23,6 +23,7 @@ class PreemptivePolicy:
     """Keep two ordered queues per virtual cluster, of waiting and of running jobs, and merge them."""
 
     preempts: bool = True
+    resizes: bool = False
     ages: bool = False
     packs: bool = False
     knows_profiles: bool = False
@@ -164,7 +165,7 @@ class PreemptivePolicy:
                 walk.drop_bucket()
                 continue
             job = vc.queued[job_id]
-            if can_ever_fit(vc.free, demand, job.gpu_type):
+            if has_place(vc.free, job):
                 quota -= demand
                 starts.append(job)
             walk.advance()
@@ -178,13 +179,16 @@ class PreemptivePolicy:
     def _start(self, view: ClusterView, free: FreeGpus, starts: list[QueuedJob], decisions: list[Decision]) -> bool:
         started = False
         for job in starts:
-            slots = find_slots(free, job.gpus, job.gpu_type)
+            slots = find_place(free, job)
             if slots is None:
                 continue
+            if job.avoid_nodes and gives_way(free, job):
+                self.fallbacks["avoid_list_gave_way"] += 1
             reasons: tuple[Reason, ...] = ()
             if view.explain:
                 facts = {"gpus": job.gpus, "gpus_free": free.free_gpus, "nodes": len(slots)}
-                reasons = (self.reason(view, job, None), Reason("consolidated_placement", facts))
+                avoid = (avoid_reason(free, job),) if job.avoid_nodes else ()
+                reasons = (self.reason(view, job, None), *avoid, Reason("consolidated_placement", facts))
             decisions.append(Start(job.job_id, free.layout.placement(slots), reasons))
             free.take(slots)
             started = True
@@ -205,6 +209,8 @@ class PreemptivePolicy:
                     its = HoldCause.UNKNOWN_VC
                 elif not can_ever_fit(vc.free, job.gpus, job.gpu_type):
                     its = HoldCause.TOO_LARGE
+                elif not has_place(vc.free, job):
+                    its = HoldCause.AVOIDED_NODES
                 reasons = (self.reason(view, job, None),) if job_id in queue else ()
                 decisions.append(Hold(job_id, its, job.gpus, free_gpus, ahead, None, reasons))
 

@@ -12,7 +12,7 @@ from lucid_pipelines.domain.decision import Decision, Hold, HoldCause, Reason, S
 from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.domain.free_gpus import FreeGpus, Slots
 from lucid_pipelines.domain.view import Change, ClusterView, QueuedJob, VcView
-from lucid_pipelines.placement import can_ever_fit, find_slots
+from lucid_pipelines.placement import avoid_reason, demand_of, find_place, gives_way, has_place
 from lucid_pipelines.policies.following import Queues
 from lucid_pipelines.policies.holds import holds
 from lucid_pipelines.policies.ordered_queue import Key, OrderedQueue
@@ -83,6 +83,7 @@ class QueuePolicy:
     """
 
     preempts: bool = False
+    resizes: bool = False
     packs: bool = False
     knows_profiles: bool = False
     predicts: bool = False
@@ -132,7 +133,7 @@ class QueuePolicy:
 
     def bucket(self, job: QueuedJob) -> tuple[object, ...]:
         """Jobs that are placed alike; the first two items are GPUs and GPU type."""
-        return (job.gpus, job.gpu_type)
+        return demand_of(job)
 
     def decide(self, view: ClusterView) -> list[Decision]:
         decisions: list[Decision] = []
@@ -189,7 +190,7 @@ class QueuePolicy:
                 walk.advance()
                 continue
             job = this.vc.queued[entry[2]]
-            slots = find_slots(this.free, job.gpus, job.gpu_type)
+            slots = find_place(this.free, job)
             if slots is not None:
                 self.start(this, job, slots)
                 walk.advance()
@@ -203,7 +204,7 @@ class QueuePolicy:
 
     def blocks(self, this: Pass, job: QueuedJob) -> bool:
         """Whether a job that cannot be placed ends the pass."""
-        if self.bypass.backfill or not can_ever_fit(this.free, job.gpus, job.gpu_type):
+        if self.bypass.backfill or not has_place(this.free, job):
             return False
         this.blocker = (job.job_id, HoldCause.BEHIND)
         return True
@@ -218,12 +219,12 @@ class QueuePolicy:
             this.arrivals,
         )
         jobs = (this.vc.queued[job_id] for job_id in ids if job_id in this.queue)
-        return [job for job in jobs if can_ever_fit(this.free, job.gpus, job.gpu_type)]
+        return [job for job in jobs if has_place(this.free, job)]
 
     def start_due(self, this: Pass) -> bool:
         """Start due jobs, oldest first; returns whether others may start too."""
         while due := self.due(this):
-            slots = find_slots(this.free, due[0].gpus, due[0].gpu_type)
+            slots = find_place(this.free, due[0])
             if slots is None:
                 this.blocker = (due[0].job_id, HoldCause.AGED_JOB)
                 return False
@@ -233,6 +234,8 @@ class QueuePolicy:
     def start(self, this: Pass, job: QueuedJob, slots: Slots) -> None:
         """Start ``job`` on free GPUs."""
         reasons: tuple[Reason, ...] = ()
+        if job.avoid_nodes and gives_way(this.free, job):
+            self.fallbacks["avoid_list_gave_way"] += 1
         if this.view.explain:
             facts = {"gpus": job.gpus, "gpus_free": this.free.free_gpus, "nodes": len(slots)}
             reasons = (*self.reasons(this, job), Reason("consolidated_placement", facts))
@@ -241,16 +244,18 @@ class QueuePolicy:
 
     def reasons(self, this: Pass, job: QueuedJob) -> tuple[Reason, ...]:
         """Why the job stands where it stands in the order."""
-        order = self.key_reason(job, this.queue.key(job.job_id))
+        order = [self.key_reason(job, this.queue.key(job.job_id))]
+        if job.avoid_nodes:
+            order.append(avoid_reason(this.free, job))
         if not self.bypass.ages:
-            return (order,)
+            return tuple(order)
         facts = {
             "overtaken_count": this.vc.arrivals.overtaken_count(job.submitted_s, job.sequence),
             "max_overtakes": self.bypass.max_overtakes,
             "waited_s": this.view.now_s - job.submitted_s,
             "max_wait_s": self.bypass.max_wait_s,
         }
-        return (order, Reason("bounded_bypass", facts))
+        return (*order, Reason("bounded_bypass", facts))
 
     def hold_reasons(self, this: Pass, job: QueuedJob) -> tuple[Reason, ...]:
         """Why a job that was not started waits."""

@@ -11,7 +11,9 @@ from lucid_pipelines.policies.base import Policy
 from lucid_pipelines.policies.fifo import Fifo
 from lucid_pipelines.policies.horus import Horus
 from lucid_pipelines.policies.lucid import Lucid
+from lucid_pipelines.policies.pollux import Pollux
 from lucid_pipelines.policies.qssf import Qssf
+from lucid_pipelines.policies.sia import Sia
 from lucid_pipelines.policies.sjf import Sjf
 from lucid_pipelines.policies.srtf import Srtf
 from lucid_pipelines.policies.tiresias import Tiresias
@@ -24,6 +26,8 @@ _BUILDERS: dict[str, Callable[..., Policy]] = {
     "horus": Horus,
     "tiresias": Tiresias,
     "lucid": Lucid,
+    "pollux": Pollux,
+    "sia": Sia,
 }
 
 _NO_RULES = dict.fromkeys(("sharing_score", "split_unstable", "no_distributed", "remaining_time"), False)

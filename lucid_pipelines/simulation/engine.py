@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from lucid_pipelines.domain.decision import Continue, Hold, LendNodes, Pack, Start, Stop
+from lucid_pipelines.domain.decision import Continue, Hold, LendNodes, Pack, Resize, Start, Stop
 from lucid_pipelines.domain.errors import StateError
 from lucid_pipelines.domain.trace import TraceJob
 from lucid_pipelines.placement import ClusterState
@@ -56,7 +56,7 @@ def replay(given: ReplayInput, policy: Policy, options: ReplayOptions = ReplayOp
         options = replace(options, profiles_known=True)
     if not policy.predicts:
         options = replace(options, estimator=None)
-    world = World(state, events, recorder, options, profiling, preempts=policy.preempts)
+    world = World(state, events, recorder, options, profiling, preempts=policy.preempts, resizes=policy.resizes)
     with _without_garbage_collection():
         _run(given.jobs, policy, state, events, world, recorder, options)
     return finish(recorder, policy.name, given, policy.fallbacks, time.perf_counter() - began)
@@ -122,7 +122,14 @@ def _pass(
     for _ in range(_MAX_PASSES_AT_ONCE):
         recorder.passes += 1
         view = state.view(now_s, forecast=options.forecast, explain=False)
+        resizes: list[Resize] = []
         for decision in policy.decide(view):
+            if isinstance(decision, Resize):
+                resizes.append(decision)
+                continue
+            if resizes:
+                world.resize(resizes, now_s)
+                resizes = []
             if isinstance(decision, Hold):
                 continue
             if isinstance(decision, Start):
@@ -137,6 +144,8 @@ def _pass(
                 state.move_nodes(decision.from_vc, decision.to_vc, decision.nodes)
             else:
                 raise StateError(f"the replay cannot carry out such a decision: {decision!r}")
+        if resizes:
+            world.resize(resizes, now_s)
         wake_s = policy.next_pass_s(view)
         if wake_s is None or wake_s > now_s:
             return wake_s

@@ -28,6 +28,7 @@ class ReplayedJob:
         rate: present speed.
         since_s: when its present stay in the queue, or its present attempt, began.
         placed_number: order of starting among all jobs.
+        held_gpus: what it holds, or last held.
         shares: the jobs on the same GPUs, since when, and the speed beside that job alone.
         version: grows with every change of rate, so that an end that no longer holds is known.
         stay: grows with every entering and leaving of queue and running set, for all other events.
@@ -36,6 +37,7 @@ class ReplayedJob:
     __slots__ = (
         "as_of_s",
         "give_up_s",
+        "held_gpus",
         "in_profiler",
         "index",
         "is_running",
@@ -59,6 +61,7 @@ class ReplayedJob:
         self.is_running = False
         self.in_profiler = False
         self.placed_number = 0
+        self.held_gpus = int(trace.gpus)
         self.version = 0
         self.stay = 0
         self.shares: dict[ReplayedJob, tuple[float, float]] = {}

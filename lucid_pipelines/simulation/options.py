@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from lucid_pipelines.domain.job import Estimate
+from lucid_pipelines.domain.scaling import ScalingCurve
 from lucid_pipelines.domain.trace import TraceJob
 from lucid_pipelines.domain.view import Forecast, QueuedJob
 
@@ -63,6 +65,8 @@ class ReplayOptions:
         profiles_known: every job's profile is known when it is submitted.
         unstable_below_frac, watch_s: a packed job slower than this after ``watch_s`` counts as unstable;
             ``None`` = pairs are not watched.
+        curves: speeds on other numbers of GPUs, by job id, under policies that resize jobs (Pollux, Sia).
+        avoid_nodes: nodes that a job is kept off, by its id (R-19).
     """
 
     preemption_cost_s: float = 40.0
@@ -77,6 +81,8 @@ class ReplayOptions:
     profiles_known: bool = False
     unstable_below_frac: float | None = None
     watch_s: float = 120.0
+    curves: Mapping[str, ScalingCurve] = field(default_factory=dict[str, ScalingCurve])
+    avoid_nodes: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     faults: ReplayFaults = ReplayFaults()
 
     def preemption_cost_of(self, gpus: int) -> float:

@@ -123,9 +123,11 @@ def _group_rows(summaries: Sequence[Summary], groups: Callable[[Summary], object
 
 
 def _loss_rows(summaries: Sequence[Summary]) -> list[list[str]]:
-    rows = [["policy", "preemption", "profiling", "failed packing", "preemptions", "fallbacks"]]
+    rows = [["policy", "preemption", "profiling", "failed packing", "rescaling", "preemptions", "fallbacks"]]
     for summary in summaries:
-        lost = [f"{summary.lost_gpu_h.get(k, 0.0):,.1f}" for k in ("preemption", "profiling", "failed_packing")]
+        lost = [
+            f"{summary.lost_gpu_h.get(k, 0.0):,.1f}" for k in ("preemption", "profiling", "failed_packing", "rescaling")
+        ]
         fallbacks = ", ".join(f"{kind}: {count:,}" for kind, count in summary.fallbacks.items()) or "none"
         rows.append([summary.policy, *lost, f"{summary.preemptions:,}", fallbacks])
     return rows

@@ -27,6 +27,8 @@ class AttemptEnd(IntEnum):
     """Its profiling window was over."""
     UNPACKED = 3
     """Stopped because the pair was unstable or slow."""
+    RESIZED = 4
+    """Went on with other GPUs."""
 
 
 class Recorder:
@@ -39,12 +41,13 @@ class Recorder:
         self.start_s = array("d", [math.nan]) * job_count
         self.end_s = array("d", [math.nan]) * job_count
         self.attempt_count = array("l", bytes(array("l").itemsize * job_count))
-        self.attempts: tuple[array[int], array[float], array[float], array[int], array[int]] = (
+        self.attempts: tuple[array[int], array[float], array[float], array[int], array[int], array[int]] = (
             array("q"),
             array("d"),
             array("d"),
             array("b"),
             array("b"),
+            array("l"),
         )
         self.pairs: tuple[array[int], array[int], array[float], array[float]] = (
             array("q"),
@@ -57,13 +60,14 @@ class Recorder:
         self.passes = 0
         self._used_now = -1
 
-    def attempt(self, job: int, start_s: float, end_s: float, end: AttemptEnd, in_profiler: bool) -> None:
+    def attempt(self, job: int, start_s: float, end_s: float, end: AttemptEnd, in_profiler: bool, gpus: int) -> None:
         columns = self.attempts
         columns[0].append(job)
         columns[1].append(start_s)
         columns[2].append(end_s)
         columns[3].append(end)
         columns[4].append(in_profiler)
+        columns[5].append(gpus)
         self.held_s[job] += end_s - start_s
         self.attempt_count[job] += 1
 
@@ -95,7 +99,7 @@ class Replay:
         attempt_job, …: one row per attempt; ``pair_first``, …: one row per stretch of shared GPUs.
         used_from_s, used_gpus: GPUs held by at least one job, from each moment at which that changed.
         lost_gpu_s: GPU-seconds that did no lasting work, by kind: ``preemption``, ``profiling``,
-            ``failed_packing``.
+            ``failed_packing``, ``rescaling``.
         fallbacks: how often each missing fact was replaced by the plain rule.
     """
 
@@ -111,6 +115,7 @@ class Replay:
     attempt_end_s: Floats
     attempt_end: Ints
     attempt_in_profiler: NDArray[np.bool_]
+    attempt_gpus: Ints
     pair_first: Ints
     pair_second: Ints
     pair_start_s: Floats
@@ -152,6 +157,7 @@ def finish(recorder: Recorder, policy: str, given: ReplayInput, fallbacks: Mappi
         attempt_end_s=np.array(attempts[2], np.float64),
         attempt_end=np.array(attempts[3], np.int64),
         attempt_in_profiler=np.array(attempts[4], np.bool_),
+        attempt_gpus=np.array(attempts[5], np.int64),
         pair_first=np.array(pairs[0], np.int64),
         pair_second=np.array(pairs[1], np.int64),
         pair_start_s=np.array(pairs[2], np.float64),

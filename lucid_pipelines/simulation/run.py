@@ -19,6 +19,7 @@ from lucid_pipelines.simulation.options import PairSpeeds, ReplayOptions, Scorer
 from lucid_pipelines.simulation.page import html_page
 from lucid_pipelines.simulation.record import Replay
 from lucid_pipelines.simulation.scoring import FittedScorer, MeasuredScorer
+from lucid_pipelines.simulation.sia_scaling import SiaScaling
 from lucid_pipelines.simulation.summary import Summary, summarise
 from lucid_pipelines.simulation.tables import write_json, write_parquet
 from lucid_pipelines.simulation.workloads import read_profiles
@@ -47,6 +48,7 @@ def run_replay(
     forecast: Forecast | None = None,
     pair_table: Path | None = None,
     profile_table: Path | None = None,
+    scaling: Path | None = None,
     options: ReplayOptions = ReplayOptions(),
     title: str = "Replay",
 ) -> ReplayReport:
@@ -59,6 +61,8 @@ def run_replay(
         forecast: predicted submissions; without it one is made of the past of each moment.
         pair_table, profile_table: measured pair speeds and profiles (columns as in ``read_measured_pairs`` and
             ``read_profiles``); without them the fitted models answer.
+        scaling: measured speeds on other numbers of GPUs (``SiaScaling.read``), for policies that resize jobs;
+            a job without is rigid, and counted.
         options: further assumptions; the fields that the arguments above give are filled in where empty.
         out_dir: where ``summary.jsonl``, ``jobs.parquet``, ``attempts.parquet`` and ``report.html`` go.
 
@@ -72,6 +76,8 @@ def run_replay(
         if name not in policy_names:
             policies.get(name)
     given = prepare(trace_jobs, cluster)
+    if scaling is not None and not options.curves:
+        options = replace(options, curves=SiaScaling.read(scaling).curves(given.jobs))
     past = tuple(history)
     replays = tuple(
         _replay_one(
@@ -88,6 +94,8 @@ def run_replay(
 
 
 def _replay_one(name: str, settings: Mapping[str, object], given: ReplayInput, options: ReplayOptions) -> Replay:
+    if options.curves and "curves" in policies.settings_of(name):
+        settings = {"curves": options.curves, **settings}
     replayed = (
         replay_artifact(given, options) if name == ARTIFACT else replay(given, policies.get(name, **settings), options)
     )

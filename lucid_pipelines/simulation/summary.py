@@ -141,7 +141,7 @@ def _use(replay: Replay) -> _Use:
     memory = _column([job.memory_peak_mib for job in jobs])
     known = ~np.isnan(util) & ~np.isnan(memory)
     row = replay.attempt_job
-    held = (replay.attempt_end_s - replay.attempt_start_s) * gpus[row]
+    held = (replay.attempt_end_s - replay.attempt_start_s) * replay.attempt_gpus
     its = known[row]
     first, second = replay.pair_first, replay.pair_second
     overlap = (replay.pair_end_s - replay.pair_start_s) * np.minimum(gpus[first], gpus[second])

@@ -81,7 +81,7 @@ def attempts_table(replay: Replay) -> pa.Table:
             "job_id": pa.array(ids[replay.attempt_job], pa.string()),
             "start_s": replay.attempt_start_s,
             "end_s": replay.attempt_end_s,
-            "gpus": replay.gpus[replay.attempt_job].astype(np.int32),
+            "gpus": replay.attempt_gpus.astype(np.int32),
             "end": pa.array(names[replay.attempt_end], pa.string()).dictionary_encode(),
             "in_profiler": replay.attempt_in_profiler,
         }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from lucid_pipelines.domain.decision import Continue, Pack, Stage, Start, Stop, StopCause
+from lucid_pipelines.domain.decision import Continue, Pack, Resize, Stage, Start, Stop, StopCause
 from lucid_pipelines.domain.errors import InputError, StateError
 from lucid_pipelines.domain.job import Profile
 from lucid_pipelines.domain.trace import TraceJob
@@ -36,8 +37,10 @@ class World:
         profiling: ProfilingRules | None,
         *,
         preempts: bool,
+        resizes: bool,
     ) -> None:
         self._state = state
+        self._resizes = resizes
         self._events = events
         self._record = recorder
         self._options = options
@@ -63,6 +66,7 @@ class World:
             name=trace.name,
             gpu_type=trace.gpu_type,
             true_remaining_s=trace.duration_s,
+            avoid_nodes=self._options.avoid_nodes.get(trace.job_id, ()),
         )
         profiler_vc = self._profiler_for(gpus, trace.gpu_type)
         if profiler_vc is not None:
@@ -77,10 +81,15 @@ class World:
         job = self._jobs[decision.job_id]
         queued = state.queued(decision.job_id)
         slots = state.layout(queued.vc).slots(decision.placement)
-        state.start(RunningJob(queued, decision.placement, slots, now_s, now_s, stage=decision.stage))
+        running = RunningJob(queued, decision.placement, slots, now_s, now_s, stage=decision.stage)
+        if self._resizes:
+            job.held_gpus = decision.placement.gpu_count
+            state.start(running, gpus=job.held_gpus)
+        else:
+            state.start(running)
         self._begin(job, now_s)
         job.in_profiler = decision.stage is Stage.PROFILE
-        self._set_rate(job, 1.0)
+        self._set_rate(job, self._settle_in(job, running) if self._resizes else 1.0)
         if queued.profile is None and self._options.scorer is not None and not job.in_profiler:
             window_s = self._profiling.profile_window_s if self._profiling is not None else 200.0
             self._events.add(now_s + window_s, EventKind.SAMPLED, job)
@@ -102,6 +111,27 @@ class World:
             if self._options.unstable_below_frac is not None:
                 self._events.add(now_s + self._options.watch_s, EventKind.WATCHED, sharer)
 
+    def resize(self, decisions: Sequence[Resize], now_s: float) -> None:
+        """Running jobs go on with other GPUs, all at once."""
+        moved: list[RunningJob] = []
+        for decision in decisions:
+            job = self._jobs[decision.job_id]
+            running = self._state.running(decision.job_id)
+            queued = running.job._replace(attempt_count=running.job.attempt_count + 1)
+            slots = self._state.layout(queued.vc).slots(decision.placement)
+            moved.append(running._replace(job=queued, placement=decision.placement, slots=slots))
+            self._record.attempt(job.index, job.since_s, now_s, AttemptEnd.RESIZED, False, job.held_gpus)
+        self._state.exchange(moved)
+        for running in moved:
+            job = self._jobs[running.job.job_id]
+            done_s = (now_s - job.as_of_s) * job.rate
+            self._settle(job, now_s)
+            job.since_s = now_s
+            job.held_gpus = running.placement.gpu_count
+            if job.remaining_s > 0:
+                self._set_rate(job, self._settle_in(job, running))
+            self._state.update(running._replace(as_of_s=now_s, done_s=running.done_s + done_s, speed_frac=job.rate))
+
     def stop(self, decision: Stop, now_s: float) -> None:
         if not decision.requeue:
             raise StateError(f"a replayed job is only stopped to run again; got {decision!r}")
@@ -112,7 +142,7 @@ class World:
         job.version += 1
         job.stay += 1
         job.is_running = False
-        self._record.attempt(job.index, job.since_s, now_s, _ENDS[decision.cause], job.in_profiler)
+        self._record.attempt(job.index, job.since_s, now_s, _ENDS[decision.cause], job.in_profiler, job.held_gpus)
         queued = running.job._replace(
             attempt_count=running.job.attempt_count + 1,
             attained_gpu_s=running.attained_gpu_s(now_s),
@@ -143,7 +173,7 @@ class World:
     def end(self, job: ReplayedJob, now_s: float) -> None:
         self._state.release(job.trace.job_id)
         self._part(job, now_s)
-        self._record.attempt(job.index, job.since_s, now_s, AttemptEnd.DONE, job.in_profiler)
+        self._record.attempt(job.index, job.since_s, now_s, AttemptEnd.DONE, job.in_profiler, job.held_gpus)
         self._leave(job, now_s)
         trace = job.trace
         if self._options.reuse_profiles and trace.memory_peak_mib is not None:
@@ -176,6 +206,8 @@ class World:
         """Work that has to be done again, or is added, because of a stop."""
         gpus = int(job.trace.gpus)
         if decision.cause is StopCause.PREEMPTED:
+            if job.trace.job_id in self._options.curves:
+                return 0.0  # its restart is paid for when it begins again
             lost_s = self._options.preemption_cost_of(gpus)
             self._record.lose("preemption", lost_s * gpus)
             return lost_s
@@ -241,6 +273,20 @@ class World:
         if self._options.faults.whole_seconds:
             left_s = whole_seconds_left(job.remaining_s, rate)
         self._events.add(job.as_of_s + left_s + self._end_lag_s, EventKind.END, job)
+
+    def _settle_in(self, job: ReplayedJob, running: RunningJob) -> float:
+        """The rate on new GPUs; the time without progress before that is added to the work. Policies that resize."""
+        curve = self._options.curves.get(job.trace.job_id)
+        if curve is None:
+            return 1.0
+        layout = self._state.layout(running.job.vc)
+        gpu_type = layout.groups[layout.group_of[running.slots[0][0]]].gpu_type
+        rate = curve.speed(job.held_gpus, len(running.slots), gpu_type)
+        if not rate > 0:
+            raise StateError(f"{job.trace.job_id} cannot run on such GPUs: {running.placement}")
+        job.remaining_s += curve.rescale_s * rate
+        self._record.lose("rescaling", curve.rescale_s * job.held_gpus)
+        return rate
 
     def _change_rate(self, job: ReplayedJob, rate: float, now_s: float) -> None:
         done_s = (now_s - job.as_of_s) * job.rate

@@ -35,6 +35,7 @@ BREAKERS = {
     "split_unstable": (JOB, replace(PARTNER, is_unstable=True)),
     "no_distributed": (replace(JOB, is_distributed=True), PARTNER),
     "remaining_time": (replace(JOB, predicted_s=2_001.0), PARTNER),
+    "avoid_nodes": (replace(JOB, avoid_nodes=frozenset({"n1"})), replace(PARTNER, node_names=("n1",))),
     "same_user": (JOB, PARTNER),
 }
 

@@ -53,7 +53,7 @@ def test_gpu_time_is_conserved_and_no_gpu_is_given_twice(name: str, jobs: list[T
     assert not np.isnan(result.end_s).any(), "every job that fits ends some day"
     assert (result.queue_s >= -1e-6).all()
     assert np.allclose(result.queue_s + result.held_s, result.jct_s), "JCT = queue time + run time"
-    held = (result.attempt_end_s - result.attempt_start_s) * result.gpus[result.attempt_job]
+    held = (result.attempt_end_s - result.attempt_start_s) * result.attempt_gpus
     overlap = (result.pair_end_s - result.pair_start_s) * result.gpus[result.pair_first]
     used = used_gpu_s(result)
     assert np.isclose(used, held.sum() - overlap.sum()), "GPU-seconds given = used + shared"
@@ -93,7 +93,7 @@ class FreshEveryTime:
         self._kept, self._name, self._more = kept, name, more
         self.name, self.preempts, self.ages = kept.name, kept.preempts, kept.ages
         self.packs, self.predicts, self.profiling = kept.packs, kept.predicts, kept.profiling
-        self.round_s, self.knows_profiles = kept.round_s, kept.knows_profiles
+        self.round_s, self.knows_profiles, self.resizes = kept.round_s, kept.knows_profiles, kept.resizes
         self.fallbacks: Counter[str] = Counter()
 
     def decide(self, view: ClusterView) -> list[Decision]:
