@@ -10,7 +10,7 @@ warnings.filterwarnings("ignore", category=PreviewWarning)
 
 from lucid_pipelines.assets import job_history, training_metrics
 from lucid_pipelines.resources.lucid import LucidResource
-from lucid_pipelines.sensors import exits, launchpad, maintenance, scheduling, submission
+from lucid_pipelines.sensors import exits, launchpad, maintenance, notices, scheduling, submission
 from lucid_pipelines.sensors.console import LOGGERS
 
 defs = Definitions(
@@ -22,6 +22,7 @@ defs = Definitions(
         exits.failure_handling_job,
         launchpad.submit_training_job,
         maintenance.maintenance_job,
+        notices.notification_job,
         job_history.job_history_job,
         training_metrics.training_metrics_job,
     ],
@@ -30,6 +31,7 @@ defs = Definitions(
         scheduling.scheduling_sensor,
         exits.exit_sensor,
         training_metrics.metrics_sensor,
+        notices.notice_sensor,
     ],
     schedules=[maintenance.maintenance_schedule, job_history.job_history_schedule],
     # Every run is one process: what steps hand on stays in its memory, what must last goes to our own stores.

@@ -269,3 +269,37 @@ class Telemetry(Protocol):
     """Readings of the GPUs of this machine."""
 
     def sample(self) -> Sequence[GpuSample]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that people are told.
+
+    Attributes:
+        key: the same for every try at one notice; receivers drop repetitions by it.
+        kind: what it is about, one word.
+        text: Markdown.
+        facts: names and values, for programs.
+        at: when it happened.
+    """
+
+    key: str
+    kind: str
+    subject: str
+    text: str
+    facts: Mapping[str, str]
+    at: datetime
+
+
+@runtime_checkable
+class Notifier(Protocol):
+    """A way to tell people."""
+
+    def send(self, notice: Notice, timeout_s: float) -> None:
+        """Send it; an error says nothing of secrets.
+
+        Raises:
+            ExternalError: it could not be sent now.
+            InputError: the receiver refuses it for good.
+        """
+        ...

@@ -189,6 +189,82 @@ class RecoverySettings(Section):
     isolation_quota_frac: float = Field(default=0.10, ge=0, le=1)
 
 
+class TrackerSettings(Section):
+    """How training logs are followed, and when what they say is suspicious. Findings are advice only."""
+
+    interval_s: float = Field(default=30.0, ge=10, description="Between two looks at the logs of running jobs.")
+    values_per_look: int = Field(default=8, ge=1, le=64, description="Losses kept of one job and look.")
+    keep_values: int = Field(default=5000, ge=100, description="Values kept of each of a job's metrics.")
+    ask_after_s: float = Field(
+        default=300.0, ge=0, description="How long a job runs before a language model is asked about its log."
+    )
+    hang_steps: float = Field(default=20.0, gt=1, description="So many usual intervals without a step are suspicious,")
+    hang_floor_s: float = Field(default=300.0, gt=0, description="but never less than this,")
+    hang_waiting_floor_s: float = Field(
+        default=3600.0, gt=0, description="nor than this while it evaluates, saves, compiles or loads."
+    )
+    straggler_min_ratio: float = Field(default=1.25, gt=1, description="Step time over that of equal jobs elsewhere.")
+    straggler_min_peers: int = Field(default=3, ge=2)
+
+
+class LanguageModelSettings(Section):
+    """An optional server that speaks the OpenAI protocol; asked only where the deterministic path is not sure."""
+
+    url: str | None = Field(default=None, pattern=r"^https?://", description="Up to and with /v1; null = none.")
+    model: str = Field(default="default", min_length=1, description="The name under which the server serves it.")
+    api_key_env: str = Field(
+        default="LUCID_LANGUAGE_MODEL_KEY", description="Environment variable that holds the key, if one is needed."
+    )
+
+
+class WebhookSettings(Section):
+    """A receiver of JSON by HTTP POST."""
+
+    url: str | None = Field(default=None, pattern=r"^https?://", description="null = off.")
+    secret_env: str | None = Field(
+        default=None, description="Environment variable with the key of the X-Lucid-Signature header (HMAC-SHA256)."
+    )
+    allow_private: bool = Field(default=False, description="Allow an address of the own network or machine.")
+
+
+class SlackSettings(Section):
+    """A chat's incoming webhook (Slack, Mattermost, …). Its URL is a secret, so it is read from the environment."""
+
+    url_env: str | None = Field(default=None, description="Environment variable that holds the URL; null = off.")
+    allow_private: bool = False
+
+
+class EmailSettings(Section):
+    """An SMTP server that takes mail."""
+
+    host: str | None = Field(default=None, description="null = off.")
+    port: int = Field(default=587, ge=1, le=65535)
+    security: Literal["starttls", "tls", "none"] = "starttls"
+    user: str | None = None
+    password_env: str | None = None
+    sender: str = "lucid@localhost"
+    to: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _someone_reads_it(self) -> EmailSettings:
+        if self.host is not None and not self.to:
+            raise ValueError("name at least one address in hooks.email.to")
+        return self
+
+
+OCCASIONS = ("failure", "approval", "isolation", "hang", "straggler", "lag", "reliability")
+
+
+class HooksSettings(Section):
+    """Who is told of what; every channel is off by default."""
+
+    tell: tuple[Literal["failure", "approval", "isolation", "hang", "straggler", "lag", "reliability"], ...] = OCCASIONS
+    lag_alarm_s: float = Field(default=120.0, gt=0, description="Wait of the oldest unhandled exit that is an alarm.")
+    webhook: WebhookSettings = WebhookSettings()
+    slack: SlackSettings = SlackSettings()
+    email: EmailSettings = EmailSettings()
+
+
 class RetentionSettings(Section):
     """How long rows of the state database are kept."""
 
@@ -212,6 +288,9 @@ class Settings(Section):
     modes: ModesSettings = ModesSettings()
     recovery: RecoverySettings = RecoverySettings()
     retention: RetentionSettings = RetentionSettings()
+    tracker: TrackerSettings = TrackerSettings()
+    hooks: HooksSettings = HooksSettings()
+    language_model: LanguageModelSettings = LanguageModelSettings()
 
     @property
     def state_url(self) -> str:

@@ -15,6 +15,8 @@ from lucid_pipelines.resources.clusters.local import LocalCluster, real_nodes
 from lucid_pipelines.resources.clusters.nodes import DeclaredCheck, LocalNode
 from lucid_pipelines.resources.clusters.nvml import NvmlSource
 from lucid_pipelines.resources.clusters.request import WrapperOptions, inherited_environment
+from lucid_pipelines.resources.language_models.configured import configured_model
+from lucid_pipelines.resources.notifiers import configured_notifiers
 from lucid_pipelines.settings import ClusterSettings, NodeSettings, Settings
 from lucid_pipelines.store import Store
 
@@ -31,7 +33,13 @@ def open_system(settings: Settings) -> System:
     except OSError as error:
         raise ExternalError(f"the home folder cannot be created; set LUCID_HOME to another: {error}") from error
     cluster = _CLUSTERS[settings.cluster.kind](settings)
-    return System.of(settings, Store.open(settings.state_url), cluster)
+    return System.of(
+        settings,
+        Store.open(settings.state_url),
+        cluster,
+        language_model=configured_model(settings.language_model),
+        notifiers=configured_notifiers(settings.hooks),
+    )
 
 
 def _local(settings: Settings) -> Cluster:

@@ -17,6 +17,7 @@ from lucid_pipelines.cli.output import (
     job_times_s,
     one_line,
     print_json,
+    progress_facts,
     seconds,
 )
 from lucid_pipelines.control.explaining import Explanation, Waiting
@@ -52,13 +53,19 @@ def show(job: JobText, as_json: AsJson = False, home: Home = None) -> None:
     with open_client(home) as client:
         found = client.job(job)
         attempts = client.attempts(found.job_id)
+        tracked = next(iter(client.system.store.tracking.of_job(found.job_id)), None)
         now = client.system.clock.now()
     if as_json:
-        print_json({**job_json(found, now), "attempt_list": [_attempt_json(attempt) for attempt in attempts]})
+        shown = None if tracked is None else {**tracked.progress, "as_of": tracked.at, "findings": tracked.findings}
+        listed = [_attempt_json(attempt) for attempt in attempts]
+        print_json({**job_json(found, now), "progress": shown, "attempt_list": listed})
         return
     console.print(job_table([found], now))
     console.print()
     console.print(facts_table(_facts(found)))
+    if tracked is not None and not found.state.is_terminal:
+        console.print()
+        console.print(facts_table(progress_facts(tracked)))
     if attempts:
         console.print()
         console.print(_attempt_table(attempts))

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from lucid_pipelines import __version__
-from lucid_pipelines.cli import actions, cluster, doctor, jobs, logs, service, submit
+from lucid_pipelines.cli import actions, cluster, doctor, jobs, logs, metrics, service, submit
 from lucid_pipelines.cli.lazy import LazyGroup
 from lucid_pipelines.cli.output import errors, one_line
 from lucid_pipelines.domain.errors import LucidError
@@ -28,6 +28,7 @@ app.command(rich_help_panel=JOBS)(submit.submit)
 app.command(rich_help_panel=JOBS)(jobs.jobs)
 app.command(rich_help_panel=JOBS)(jobs.show)
 app.command(rich_help_panel=JOBS)(logs.logs)
+app.command(rich_help_panel=JOBS)(metrics.metrics)
 app.command(rich_help_panel=JOBS)(jobs.cancel)
 app.command(rich_help_panel=JOBS)(jobs.explain)
 app.command(rich_help_panel=SERVICE)(cluster.nodes)

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from lucid_pipelines.domain.job import Job
 from lucid_pipelines.domain.states import JobState
+from lucid_pipelines.store import Tracked
 
 _PIPE_WIDTH = 180
 _NARROW_BELOW = 110
@@ -170,6 +171,33 @@ def facts_table(facts: Mapping[str, object]) -> Table:
         if value is not None:
             table.add_row(name, value if isinstance(value, Text) else one_line(str(value)))
     return table
+
+
+def progress_facts(tracked: Tracked) -> dict[str, object]:
+    """What a job's log tells, for a table of facts; what it does not tell is left out, with the reason."""
+    told = tracked.progress
+    step, total = told.get("step"), told.get("total_steps")
+    if told.get("global_step") is not None:
+        step, total = told["global_step"], told.get("global_total_steps")
+    unit = "epoch" if told.get("step_unit") == "epoch" else "step"
+    remaining = told.get("remaining") or {}
+    left = None
+    if remaining:
+        low, high = seconds(remaining["low_s"]), seconds(remaining["high_s"])
+        left = f"{seconds(remaining['remaining_s'])}, between {low} and {high} ({remaining['basis']})"
+    pace, loss, throughput = told.get("step_time_s"), told.get("loss"), told.get("throughput")
+    facts: dict[str, object] = {
+        unit: None if step is None else f"{step:,}" + (f" of {total:,} ({step / total:.0%})" if total else ""),
+        "time left": left,
+        f"time per {unit}": None if pace is None else f"{pace:.4g} s ({told.get('step_time_source')})",
+        "loss": None if loss is None else f"{loss:.5g}",
+        "throughput": None if throughput is None else f"{throughput:.5g} {told.get('throughput_unit') or ''}".strip(),
+        "not told": told.get("fallback_reason"),
+        "as of": f"{tracked.at.astimezone():%Y-%m-%d %H:%M:%S}",
+    }
+    for finding in tracked.findings:
+        facts[f"{finding['kind']}?"] = f"{finding['text']} (since {finding['since']}; advice only)"
+    return facts
 
 
 def _plain(value: object) -> object:

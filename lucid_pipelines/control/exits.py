@@ -10,18 +10,20 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 
+from lucid_pipelines.control.checkpoints import find_checkpoints
 from lucid_pipelines.control.intake import job_dir
+from lucid_pipelines.control.notices import Occasion, tell
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.errors import ExternalError, LucidError, StateError
 from lucid_pipelines.domain.job import Attempt, Job
 from lucid_pipelines.domain.states import Cause, Mode, Outcome
 from lucid_pipelines.failures.diagnosis import Tools, shipped_tools
 from lucid_pipelines.failures.evidence import Finding, Suspect
-from lucid_pipelines.failures.facts import Checkpoint, FailureFacts, gather
+from lucid_pipelines.failures.facts import FailureFacts, gather
 from lucid_pipelines.failures.handler import Conclusion, conclude, examine
 from lucid_pipelines.failures.plan import DiagnosisPlan
 from lucid_pipelines.failures.policy import IsolationDecision, IsolationVerb, RestartDecision, RestartVerb
@@ -31,7 +33,6 @@ from lucid_pipelines.failures.recovery import (
     RecoverySettings,
     RecoveryState,
     RestartRecord,
-    step_in_name,
 )
 from lucid_pipelines.failures.report import headline
 from lucid_pipelines.failures.vocabulary import Category, Component
@@ -46,7 +47,6 @@ _CLAIM_TTL_S = 180.0
 _RETRY_S, _MAX_RETRY_S = 30.0, 600.0
 _MAX_TRIES = 3
 """So often is an exit handled whose diagnosis breaks. One that waits for something outside is never given up."""
-_CHECKPOINT_SETTLES_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +181,7 @@ def _handle(system: System, exit: Exit) -> ExitReport:
             detail=_detail(finding, job.detail or said),
         )
     _propose(system, job, attempt, conclusion)
+    _tell(system, job, attempt, conclusion, said)
     decision = conclusion.decision
     return ExitReport(
         job_id=job.job_id,
@@ -210,30 +211,8 @@ def _facts(system: System, job: Job, attempt: Attempt, exit: Exit) -> FailureFac
         is_vanished=exit.outcome is Outcome.LOST,
         logs=[log] if log is not None and log.is_file() else [],
         samples=system.store.metrics.gpu_samples(attempt.attempt_id),
-        checkpoints=_checkpoints(job_dir(system, job.job_id) / "checkpoints", system.clock.now()),
+        checkpoints=find_checkpoints(job_dir(system, job.job_id) / "checkpoints", system.clock.now()),
     )
-
-
-def _checkpoints(folder: Path, now: datetime) -> list[Checkpoint]:
-    """What lies in the job's checkpoint folder; complete = written under its final name and not touched any more."""
-    found: list[Checkpoint] = []
-    if not folder.is_dir():
-        return found
-    try:
-        paths = sorted(folder.iterdir())
-    except OSError as error:
-        raise ExternalError(f"the checkpoints cannot be read: {error}: {folder}") from error
-    for path in paths:
-        if path.name.startswith(".") or path.suffix in (".tmp", ".part"):
-            continue
-        try:
-            modified_s = path.stat().st_mtime
-        except OSError:
-            continue  # deleted meanwhile, or a link ("latest") that leads nowhere: there is nothing to resume from
-        written = datetime.fromtimestamp(modified_s, tz=now.tzinfo)
-        settled = (now - written).total_seconds() > _CHECKPOINT_SETTLES_S
-        found.append(Checkpoint(str(path), step_in_name(path.stem), settled or None, written))
-    return found
 
 
 def _detail(finding: Finding, recorded: str) -> str:
@@ -344,6 +323,34 @@ def _write_page(system: System, job: Job, attempt: Attempt, page: str) -> None:
         raise ExternalError(f"the report of a failure cannot be written: {folder}: {error}") from error
 
 
+def _tell(system: System, job: Job, attempt: Attempt, conclusion: Conclusion, said: str) -> None:
+    """Leave notices: of the failure, and of what waits for a person or was taken out of use."""
+    finding, decision = conclusion.examination.finding, conclusion.decision
+    facts = {
+        "job": job.job_id,
+        "attempt": str(attempt.number),
+        "user": job.spec.user,
+        "placement": str(attempt.placement),
+        "category": finding.category.value if finding.category else "unknown",
+        "component": finding.component.value if finding.component else "none",
+        "confidence": f"{finding.confidence:.2f}",
+        "restart": f"{decision.restart.verb.value} ({decision.restart.rule})",
+        "root": (finding.diagnosis.root_text or "not found").strip(),
+    }
+    tell(system, Occasion.FAILURE, attempt.attempt_id, said, conclusion.page, facts)
+    asked = [
+        action
+        for action in system.store.actions.find(states=[ActionState.PROPOSED], modes=[Mode.APPROVE])
+        if action.payload.get("attempt_id") == attempt.attempt_id
+    ]
+    for action in asked:
+        subject = f"{action.kind} of {action.target} waits for your approval"
+        text = f"{said}\n\n{action.why}\n\n`lucid actions approve {action.action_id}`"
+        tell(
+            system, Occasion.APPROVAL, str(action.action_id), subject, text, {**facts, "action": str(action.action_id)}
+        )
+
+
 def _propose(system: System, job: Job, attempt: Attempt, conclusion: Conclusion) -> None:
     decision, finding = conclusion.decision, conclusion.examination.finding
     restart = decision.restart
@@ -390,6 +397,7 @@ def _propose_isolation(system: System, attempt: Attempt, isolation: IsolationDec
         str(suspect),
         mode,
         {
+            "attempt_id": attempt.attempt_id,
             "node": suspect.node,
             "gpu_index": suspect.gpu_index,
             "owner": recovery_settings(system).owner,

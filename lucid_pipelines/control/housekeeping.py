@@ -25,6 +25,7 @@ def prune_state(system: System) -> dict[str, int]:
             events_before=now - timedelta(days=retention.events_days),
             metrics_before=now - timedelta(days=retention.samples_days),
             intents_before=now - timedelta(days=_INTENTS_DAYS),
+            exits_before=now - timedelta(days=retention.events_days),  # the weekly reports rest on them
         )
     )
     unfinished = [state for state in JobState if not state.is_terminal]

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from lucid_pipelines.control.following import FOLLOWER, LOSS, STEP_TIME, Look
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.cluster import GpuSample
-from lucid_pipelines.domain.errors import ExternalError, NotFoundError
+from lucid_pipelines.domain.errors import ExternalError
 from lucid_pipelines.domain.job import Attempt, Job
 from lucid_pipelines.domain.states import JobState
+from lucid_pipelines.store import Tracked
 
-_TAIL_BYTES = 4096
+_CURVE_VALUES = 240
 
 
 @dataclass(frozen=True, slots=True)
 class JobMetrics:
-    """One running job. Unknown is ``None``."""
+    """One running job. Unknown is ``None``.
+
+    Attributes:
+        tracked: what its log says; ``None`` while it cannot be read.
+    """
 
     job: Job
     attempt: Attempt
@@ -25,6 +32,16 @@ class JobMetrics:
     memory_used_mib: float | None
     log_bytes: int | None
     last_line: str | None
+    tracked: Tracked | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """The course of one job, oldest first: time since its attempt began, in seconds, and the value."""
+
+    job: Job
+    loss: tuple[tuple[float, float], ...]
+    step_time_s: tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +58,11 @@ class PlaneMetrics:
 
 
 def collect(system: System) -> tuple[PlaneMetrics, list[JobMetrics]]:
-    """Sample the GPUs once, keep the samples by attempt, and read the end of every running job's log."""
+    """Sample the GPUs once, keep the samples by attempt, and follow every running job's log."""
     now = system.clock.now()
     queue = system.store.queue.view()
     samples = _samples(system)
-    jobs = [_job_metrics(system, item.job, item.attempt, samples, now) for item in queue.active]
+    jobs = [_job_metrics(system, look, samples, now) for look in FOLLOWER.look(system, queue.active)]
     counts = system.store.jobs.counts()
     _, oldest = system.store.exits.pending()
     plane = PlaneMetrics(
@@ -68,9 +85,8 @@ def _samples(system: System) -> dict[tuple[str, int], GpuSample]:
         return {}
 
 
-def _job_metrics(
-    system: System, job: Job, attempt: Attempt, samples: dict[tuple[str, int], GpuSample], now: datetime
-) -> JobMetrics:
+def _job_metrics(system: System, look: Look, samples: dict[tuple[str, int], GpuSample], now: datetime) -> JobMetrics:
+    attempt = look.attempt
     mine = [
         samples[share.node, index]
         for share in attempt.placement.shares
@@ -79,27 +95,37 @@ def _job_metrics(
     ]
     if mine:
         system.store.metrics.add_gpu_samples(mine, attempt_id=attempt.attempt_id)
-    log_bytes, last_line = _end_of_log(system, attempt)
     return JobMetrics(
-        job=job,
+        job=look.job,
         attempt=attempt,
         run_s=(now - attempt.started_at).total_seconds() if attempt.started_at else None,
         gpu_util_pct=_mean([sample.gpu_util_pct for sample in mine]),
         memory_used_mib=_mean([sample.memory_used_mib for sample in mine]),
-        log_bytes=log_bytes,
-        last_line=last_line,
+        log_bytes=look.log_bytes,
+        last_line=look.last_line,
+        tracked=look.tracked,
     )
 
 
-def _end_of_log(system: System, attempt: Attempt) -> tuple[int | None, str | None]:
-    try:
-        size = system.cluster.read_log(attempt.attempt_id, 0, 1).size
-        chunk = system.cluster.read_log(attempt.attempt_id, max(0, size - _TAIL_BYTES), _TAIL_BYTES)
-    except (NotFoundError, ExternalError):
-        return None, None
-    text = chunk.data.decode("utf-8", errors="replace").replace("\r", "\n")
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return size, lines[-1][:200] if lines else None
+def curves(system: System, jobs: Sequence[JobMetrics], most: int) -> list[Curves]:
+    """Loss and step time over time of the ``most`` newest jobs whose logs tell them."""
+    told = [item for item in jobs if item.tracked is not None and item.tracked.progress.get("step") is not None]
+    newest = sorted(told, key=lambda item: item.attempt.placed_at, reverse=True)[:most]
+    return [curves_of(system, item.job, item.attempt) for item in newest]
+
+
+def curves_of(system: System, job: Job, attempt: Attempt, last: int = _CURVE_VALUES) -> Curves:
+    """Loss and step time of one attempt, its newest ``last`` values."""
+    begin = attempt.started_at or attempt.placed_at
+    both = [
+        tuple(
+            ((point.at - begin).total_seconds(), point.value)
+            for point in system.store.metrics.points(attempt.attempt_id, name, last=last)
+            if point.value is not None
+        )
+        for name in (LOSS, STEP_TIME)
+    ]
+    return Curves(job, *both)
 
 
 def _mean(values: list[float | None]) -> float | None:

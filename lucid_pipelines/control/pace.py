@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from lucid_pipelines.control.following import FOLLOWER, STEP, STEP_TIME
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.errors import ExternalError, NotFoundError
 from lucid_pipelines.domain.job import Attempt
-from lucid_pipelines.store import ActiveAttempt, MetricPoint, Pair
+from lucid_pipelines.store import ActiveAttempt, Pair
 from lucid_pipelines.tracker.attempt_log import AttemptLog
 from lucid_pipelines.tracker.follow import follow
 from lucid_pipelines.tracker.measurements import Measurement, PaceWindow, pace_between
 from lucid_pipelines.tracker.progress import Progress
 
-STEP, STEP_TIME = "step", "step_time_s"
 _LONGEST = timedelta(days=3650)
 
 
-def note_progress(system: System, attempt: Attempt, now: datetime) -> None:
-    """Keep what the attempt's log says of its step and its time per step now."""
-    progress = _progress(system, attempt)
-    if progress is None:
-        return
-    step = progress.global_step if progress.global_step is not None else progress.step
-    if step is None:
-        return
-    points = [MetricPoint(STEP, now, float(step), int(step))]
-    if progress.step_time_s is not None:
-        points.append(MetricPoint(STEP_TIME, now, progress.step_time_s, int(step)))
-    system.store.metrics.add_points(attempt.attempt_id, points)
+def note_progress(system: System, items: Sequence[ActiveAttempt]) -> None:
+    """Keep what the logs of these attempts say of their steps and their time per step now."""
+    FOLLOWER.look(system, items, compare=False)
 
 
 def alone_before(system: System, item: ActiveAttempt, pair: Pair) -> dict[str, Any] | None:

@@ -73,8 +73,7 @@ def _watch(
     if "alone" not in measured:
         # The log of the earlier job is all of its time alone until now; that of the later one begins now.
         measured["alone"] = {item.job.job_id: alone_before(system, item, pair) for item in (first, later)}
-    for item in (first, later):
-        note_progress(system, item.attempt, now)
+    note_progress(system, (first, later))
     seen = _look(system, pair, first, later, inventory)
     logs = _from_logs(system, pair, first, later, measured["alone"], now)
     measured |= {

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from lucid_pipelines.control.exits import ISOLATE, RESTART, WHO
+from lucid_pipelines.control.notices import Occasion, tell
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.errors import ExternalError, LucidError
 from lucid_pipelines.domain.states import JobState, Mode
@@ -101,6 +102,10 @@ def _isolate(system: System, action: Action) -> str:
         evidence={"action": action.action_id, "person": action.person},
         now=system.clock.now(),
     )
+    part = payload["node"] if payload["gpu_index"] is None else f"GPU {payload['gpu_index']} of {payload['node']}"
+    facts = {"node": payload["node"], "decide_by": str(payload.get("decide_by")), "reason": payload["reason"]}
+    text = f"{payload['reason']}\n\nIt must be decided about by {payload.get('decide_by')}."
+    tell(system, Occasion.ISOLATION, str(action.action_id), f"{part} is out of use", text, facts)
     return "isolated" if added else "it was isolated already"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lucid_pipelines import policies
@@ -10,14 +11,19 @@ from lucid_pipelines.control.memory import LoopMemory
 from lucid_pipelines.domain.states import Mode
 from lucid_pipelines.policies import Policy
 from lucid_pipelines.policies.registry import settings_of
-from lucid_pipelines.ports import Clock, Cluster
+from lucid_pipelines.ports import Clock, Cluster, LanguageModel, Notifier
 from lucid_pipelines.settings import Settings
 from lucid_pipelines.store import Store
 
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """Settings, state database, cluster, policy and clock of one control plane."""
+    """Settings, state database, cluster, policy and clock of one control plane.
+
+    Attributes:
+        language_model: asked only where deterministic reading is not sure; ``None`` = none is configured.
+        notifiers: ways to tell people, by the name of their channel; none by default.
+    """
 
     settings: Settings
     store: Store
@@ -25,16 +31,34 @@ class System:
     policy: Policy
     clock: Clock = field(default_factory=SystemClock)
     memory: LoopMemory = field(default_factory=LoopMemory, compare=False)
+    language_model: LanguageModel | None = None
+    notifiers: Mapping[str, Notifier] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, settings: Settings, store: Store, cluster: Cluster, clock: Clock | None = None) -> System:
+    def of(
+        cls,
+        settings: Settings,
+        store: Store,
+        cluster: Cluster,
+        clock: Clock | None = None,
+        language_model: LanguageModel | None = None,
+        notifiers: Mapping[str, Notifier] | None = None,
+    ) -> System:
         """Build the policy that the settings name.
 
         Raises:
             NotFoundError: no such policy; the nearest name is given.
         """
         policy = build_policy(settings)
-        return cls(settings, store, cluster, policy, clock or SystemClock())
+        return cls(
+            settings,
+            store,
+            cluster,
+            policy,
+            clock or SystemClock(),
+            language_model=language_model,
+            notifiers=notifiers or {},
+        )
 
 
 def build_policy(settings: Settings) -> Policy:

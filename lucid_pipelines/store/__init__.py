@@ -13,7 +13,9 @@
 ``estimates``  predictions, stored before their outcome and scored after it
 ``history``    one row per ended attempt; ``duration_stats`` as of any moment
 ``metrics``    GPU samples and job metrics, bounded per attempt
+``tracking``   how far each attempt's log was followed, and what it said
 ``nodes``      isolation reasons with owner and deadline
+``notices``    outbox of what people are told by webhook, mail or chat
 ``actions``    audit of what automations proposed, who decided, what came of it
 ``pairs``      attempts that share GPUs: planned, measured, verdict
 ``loans``      nodes that work for another virtual cluster for a while
@@ -51,6 +53,8 @@ from lucid_pipelines.store.records import (
     PairVerdict,
     QueueView,
     SlotUse,
+    StoredNotice,
+    Tracked,
 )
 from lucid_pipelines.store.store import Store
 
@@ -79,4 +83,6 @@ __all__ = [
     "QueueView",
     "SlotUse",
     "Store",
+    "StoredNotice",
+    "Tracked",
 ]

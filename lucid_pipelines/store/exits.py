@@ -37,6 +37,13 @@ class Exits:
         oldest = select(_EXITS.c.at).where(mine).order_by(_EXITS.c.id).limit(1)
         return self._database.read(lambda c: (int(c.execute(count).scalar_one()), c.execute(oldest).scalar()))
 
+    def find(self, *, since: datetime, until: datetime | None = None, abnormal: bool = True) -> list[Exit]:
+        """Entries of attempts whose end was recorded in ``[since, until)``, oldest first; pruned ones are gone."""
+        query = select(_EXITS).where(_EXITS.c.at >= since, _EXITS.c.abnormal == abnormal).order_by(_EXITS.c.id)
+        if until is not None:
+            query = query.where(_EXITS.c.at < until)
+        return self._database.read(lambda c: [exit_entry_from_row(row) for row in c.execute(query).mappings()])
+
     def claimable_count(self, *, now: datetime, abnormal: bool = True) -> int:
         """How many unhandled entries nobody has claimed and whose time has come."""
         is_free = _EXITS.c.lock_token.is_(None) | (_EXITS.c.locked_until <= now)

@@ -46,7 +46,7 @@ class Metrics:
             if attempt_id is not None:
                 rows = [{"attempt_id": attempt_id, "at": s.sampled_at, "sample": sample_to_json(s)} for s in samples]
                 tx.execute(insert(_SAMPLES), rows)
-                _keep_newest(tx, _SAMPLES, _SAMPLES.c.attempt_id == attempt_id, keep)
+                keep_newest(tx, _SAMPLES, _SAMPLES.c.attempt_id == attempt_id, keep)
 
         self._database.write(work)
 
@@ -73,10 +73,10 @@ class Metrics:
             return
 
         def work(tx: Transaction) -> None:
-            tx.execute(insert(_METRICS), [_document(attempt_id, point) for point in points])
+            tx.execute(insert(_METRICS), [metric_document(attempt_id, point) for point in points])
             for name in sorted({point.name for point in points}):
                 mine = (_METRICS.c.attempt_id == attempt_id) & (_METRICS.c.name == name)
-                _keep_newest(tx, _METRICS, mine, keep)
+                keep_newest(tx, _METRICS, mine, keep)
 
         self._database.write(work)
 
@@ -89,14 +89,14 @@ class Metrics:
         return [_point(row) for row in reversed(rows)]
 
 
-def _keep_newest(tx: Transaction, table: Table, mine: ColumnElement[bool], keep: int) -> None:
+def keep_newest(tx: Transaction, table: Table, mine: ColumnElement[bool], keep: int) -> None:
     oldest_kept = select(table.c.id).where(mine).order_by(table.c.id.desc()).offset(keep).limit(1)
     limit_id = tx.execute(oldest_kept).scalar()
     if limit_id is not None:
         tx.execute(delete(table).where(mine, table.c.id <= limit_id))
 
 
-def _document(attempt_id: str, point: MetricPoint) -> dict[str, Any]:
+def metric_document(attempt_id: str, point: MetricPoint) -> dict[str, Any]:
     odd = point.value is not None and not math.isfinite(point.value)
     return {
         "attempt_id": attempt_id,

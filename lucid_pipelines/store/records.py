@@ -312,6 +312,51 @@ class MetricPoint:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredNotice:
+    """Something that people are told over one channel.
+
+    Attributes:
+        key: names the occasion; one occasion is told once a channel, a receiver may use it to drop repetitions.
+        tries: how often it was claimed.
+        failed: given up.
+    """
+
+    notice_id: int
+    key: str
+    channel: str
+    kind: str
+    payload: Json
+    created_at: datetime
+    tries: int
+    done_at: datetime | None
+    failed: bool
+    last_error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tracked:
+    """How far the log of one attempt has been followed, and what it said at the last look.
+
+    Attributes:
+        version: counts looks; a look that began from an older one is dropped.
+        at: when the log was last read.
+        cursor: what the next look begins from.
+        progress: the answer, unknown values ``None``.
+        pulse: since when the job makes no step, and what is usual for it.
+        findings: what looks wrong now; advice only.
+    """
+
+    attempt_id: str
+    job_id: str
+    version: int
+    at: datetime
+    cursor: Json
+    progress: Json
+    pulse: Json
+    findings: tuple[Json, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LatestSample:
     """The newest reading of one GPU."""
 

@@ -20,6 +20,7 @@ def prune(
     events_before: datetime | None,
     metrics_before: datetime | None,
     intents_before: datetime | None,
+    exits_before: datetime | None,
     batch_rows: int,
     max_batches: int,
 ) -> Mapping[str, int]:
@@ -27,19 +28,22 @@ def prune(
     if batch_rows < 1 or max_batches < 1:
         raise InputError(f"pruning deletes at least one row; got {max_batches} batches of {batch_rows}")
     deleted: dict[str, int] = {}
-    for table, old in _plan(events_before, metrics_before, intents_before):
+    for table, old in _plan(events_before, metrics_before, intents_before, exits_before):
         count = 0
         for _ in range(max_batches):
             batch = _delete_batch(database, table, old, batch_rows)
             count += batch
             if batch < batch_rows:
                 break
-        deleted[table.name] = count
+        deleted[table.name] = deleted.get(table.name, 0) + count
     return deleted
 
 
 def _plan(
-    events_before: datetime | None, metrics_before: datetime | None, intents_before: datetime | None
+    events_before: datetime | None,
+    metrics_before: datetime | None,
+    intents_before: datetime | None,
+    exits_before: datetime | None,
 ) -> list[tuple[Table, ColumnElement[bool]]]:
     plan: list[tuple[Table, ColumnElement[bool]]] = []
     if events_before is not None:
@@ -49,15 +53,18 @@ def _plan(
     if metrics_before is not None:
         plan.append((tables.gpu_samples, tables.gpu_samples.c.at < metrics_before))
         plan.append((tables.metrics, tables.metrics.c.at < metrics_before))
+        plan.append((tables.tracked, tables.tracked.c.at < metrics_before))
     if intents_before is not None:
         plan.append((tables.intents, tables.intents.c.done_at < intents_before))
-        normal = ~tables.exits.c.abnormal & (tables.exits.c.at < intents_before)
-        plan.append((tables.exits, normal | (tables.exits.c.handled_at < intents_before)))
+        plan.append((tables.notices, tables.notices.c.done_at < intents_before))
+        plan.append((tables.exits, ~tables.exits.c.abnormal & (tables.exits.c.at < intents_before)))
+    if exits_before is not None:
+        plan.append((tables.exits, tables.exits.c.handled_at < exits_before))
     return plan
 
 
 def _delete_batch(database: Database, table: Table, old: ColumnElement[bool], batch_rows: int) -> int:
-    key: Any = table.c.id
+    key: Any = next(iter(table.primary_key.columns))
     chosen = select(key).where(old).limit(batch_rows)
 
     def work(tx: Any) -> int:

@@ -24,9 +24,11 @@ from lucid_pipelines.store.loans import Loans
 from lucid_pipelines.store.metrics import Metrics
 from lucid_pipelines.store.migrating import upgrade
 from lucid_pipelines.store.nodes import Nodes
+from lucid_pipelines.store.notices import Notices
 from lucid_pipelines.store.pairs import Pairs
 from lucid_pipelines.store.queue import Queue
 from lucid_pipelines.store.retention import prune
+from lucid_pipelines.store.tracking import Tracking
 from lucid_pipelines.store.url import database_url, shown
 
 
@@ -46,8 +48,10 @@ class Store:
         self.leases = Leases(database)
         self.estimates = Estimates(database)
         self.metrics = Metrics(database)
+        self.tracking = Tracking(database)
         self.history = History(database)
         self.nodes = Nodes(database)
+        self.notices = Notices(database)
         self.actions = Actions(database)
         self.pairs = Pairs(database)
         self.loans = Loans(database)
@@ -106,6 +110,7 @@ class Store:
         events_before: datetime | None = None,
         metrics_before: datetime | None = None,
         intents_before: datetime | None = None,
+        exits_before: datetime | None = None,
         batch_rows: int = 1000,
         max_batches: int = 100,
     ) -> Mapping[str, int]:
@@ -113,14 +118,16 @@ class Store:
 
         Args:
             events_before: events older than this of jobs that have ended.
-            metrics_before: GPU samples and metrics older than this.
-            intents_before: intents done, and exits handled (or normal), before this.
+            metrics_before: GPU samples, metrics and cursors of followed logs older than this.
+            intents_before: intents done, notices told and normal exits before this.
+            exits_before: abnormal exits handled before this; default: ``intents_before``.
         """
         return prune(
             self._database,
             events_before=events_before,
             metrics_before=metrics_before,
             intents_before=intents_before,
+            exits_before=exits_before or intents_before,
             batch_rows=batch_rows,
             max_batches=max_batches,
         )

@@ -196,6 +196,25 @@ exits = Table(
     sqlite_autoincrement=True,
 )
 
+notices = Table(
+    "notices",
+    metadata,
+    Column("id", RowId, primary_key=True, autoincrement=True),
+    Column("key", KeyText, nullable=False),
+    Column("channel", KeyText, nullable=False),
+    Column("kind", CleanText, nullable=False),
+    Column("payload", JsonDocument, nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    Column("available_at", UtcTime, nullable=False),
+    Column("done_at", UtcTime),
+    Column("failed", Boolean, nullable=False, server_default=text("false")),
+    Column("last_error", CleanText),
+    *_lock_columns(),
+    UniqueConstraint("key", "channel"),
+    Index("ix_notices_open", "id", sqlite_where=text("done_at IS NULL"), postgresql_where=text("done_at IS NULL")),
+    sqlite_autoincrement=True,
+)
+
 leases = Table(
     "leases",
     metadata,
@@ -258,6 +277,21 @@ metrics = Table(
     Column("non_finite", CleanText),
     Index("ix_metrics_attempt_id_name_id", "attempt_id", "name", "id"),
     Index("ix_metrics_at", "at"),
+)
+
+tracked = Table(
+    "tracked",
+    metadata,
+    Column("attempt_id", IdText, primary_key=True),
+    Column("job_id", IdText, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("at", UtcTime, nullable=False),
+    Column("cursor", JsonDocument, nullable=False),
+    Column("progress", JsonDocument, nullable=False),
+    Column("pulse", JsonDocument),
+    Column("findings", JsonDocument),
+    Index("ix_tracked_job_id", "job_id"),
+    Index("ix_tracked_at", "at"),
 )
 
 _TEACHES = text("outcome = 'completed'")

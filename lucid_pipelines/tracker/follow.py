@@ -28,7 +28,7 @@ class FollowState:
         identity: digest of its first bytes: another log in its place is noticed.
         sampled_to: offset of the newest reading that was handed out.
         template: names that a language model gave to this log's numbers; it is not asked again.
-        was_asked: whether a model was asked, with or without success.
+        was_asked: whether a model answered, with or without success; a server that failed may be asked again.
         progress: the last answer, given again while the log has not grown.
     """
 
@@ -118,7 +118,7 @@ def follow(
             break
     new = tuple(sample for sample in progress.samples if sample.offset > state.sampled_to)
     sampled_to = max([state.sampled_to, *(sample.offset for sample in new)])
-    after = FollowState(size, identity, sampled_to, template, state.was_asked or use.asked > 0, progress)
+    after = FollowState(size, identity, sampled_to, template, state.was_asked or use.asked > use.failed, progress)
     return Followed(progress, new, after, restarted, use)
 
 

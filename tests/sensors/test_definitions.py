@@ -28,12 +28,13 @@ def test_jobs(repository) -> None:
         "maintenance_job",
         "job_history_job",
         "training_metrics_job",
+        "notification_job",
     } <= names
 
 
 def test_sensors_run_by_default(repository) -> None:
     sensors = {sensor.name: sensor for sensor in repository.sensor_defs}
-    assert {"submission_sensor", "scheduling_sensor", "exit_sensor", "metrics_sensor"} <= set(sensors)
+    assert {"submission_sensor", "scheduling_sensor", "exit_sensor", "metrics_sensor", "notice_sensor"} <= set(sensors)
     assert all(sensor.default_status is DefaultSensorStatus.RUNNING for sensor in sensors.values())
     # Dagster's loop sleeps five seconds: an interval of one ticks on every turn of it, five would skip some.
     assert sensors["submission_sensor"].minimum_interval_seconds == 1

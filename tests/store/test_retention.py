@@ -42,7 +42,11 @@ def test_done_intents_and_handled_exits_go_open_ones_stay(store: Store) -> None:
 def test_measurements_go_by_age_in_bounded_batches(store: Store) -> None:
     store.metrics.add_points("a", [MetricPoint("loss", at(n), 1.0) for n in range(100)])
     store.metrics.add_gpu_samples([GpuSample("n1", 0, at(n), "nvml") for n in range(10)], attempt_id="a")
-    assert store.prune(metrics_before=at(90), batch_rows=20, max_batches=2) == {"gpu_samples": 10, "metrics": 40}
+    assert store.prune(metrics_before=at(90), batch_rows=20, max_batches=2) == {
+        "gpu_samples": 10,
+        "metrics": 40,
+        "tracked": 0,
+    }
     assert store.prune(metrics_before=at(90), batch_rows=20)["metrics"] == 50
     assert len(store.metrics.points("a")) == 10
     assert len(store.metrics.latest_gpu_samples()) == 1

@@ -1,0 +1,109 @@
+"""`lucid metrics`: loss and step time of a job over time, drawn in the terminal."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from lucid_pipelines.cli.options import AsJson, Home, JobText, open_client
+from lucid_pipelines.cli.output import console, facts_table, print_json, progress_facts
+from lucid_pipelines.client import Client
+from lucid_pipelines.control.live_metrics import Curves, curves_of
+from lucid_pipelines.domain.errors import InputError, NotFoundError
+from lucid_pipelines.domain.job import Attempt, Job
+from lucid_pipelines.store import Tracked
+from lucid_pipelines.tracker.curves import Points, curve_lines
+
+_REFRESH_S = 2.0
+_HEIGHT = 8
+
+
+def metrics(
+    job: JobText,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
+    attempt: Annotated[int | None, typer.Option("--attempt", "-a", help="Its number.", show_default="newest")] = None,
+    as_json: AsJson = False,
+    home: Home = None,
+) -> None:
+    """Show how a job learns: progress, loss and seconds per step over time, as its log tells them."""
+    with open_client(home) as client:
+        found = client.job(job)
+        if as_json:
+            print_json(_json(client, found, _attempt(client, found, attempt)))
+            return
+        if not follow:
+            console.print(_view(client, found, _attempt(client, found, attempt)))
+            return
+        with Live(console=console, auto_refresh=False, transient=False) as live:
+            while True:
+                found = client.job(found.job_id)
+                live.update(_view(client, found, _attempt(client, found, attempt)), refresh=True)
+                if found.state.is_terminal:
+                    return
+                time.sleep(_REFRESH_S)
+
+
+def _attempt(client: Client, job: Job, number: int | None) -> Attempt | None:
+    attempts = client.attempts(job.job_id)
+    if number is None:
+        return attempts[-1] if attempts else None
+    for attempt in attempts:
+        if attempt.number == number:
+            return attempt
+    raise InputError(f"the job has {len(attempts)} attempts; there is no attempt {number}")
+
+
+def _tracked(client: Client, attempt: Attempt | None) -> Tracked | None:
+    if attempt is None:
+        return None
+    return client.system.store.tracking.find([attempt.attempt_id]).get(attempt.attempt_id)
+
+
+def _view(client: Client, job: Job, attempt: Attempt | None) -> RenderableType:
+    if attempt is None:
+        return Text(f"{job.job_id} is {job.state.value} and has not started yet")
+    tracked = _tracked(client, attempt)
+    head = Text(f"{job.job_id} {job.state.value}, attempt {attempt.number}", style="bold")
+    if tracked is None:
+        return Group(head, Text("its log has not been looked at yet; the service looks while the job runs"))
+    curves = curves_of(client.system, job, attempt)
+    return Group(
+        head,
+        facts_table(progress_facts(tracked)),
+        *_curve("loss", curves.loss),
+        *_curve("seconds per step", curves.step_time_s),
+    )
+
+
+def _curve(title: str, points: Points) -> list[RenderableType]:
+    if not points:
+        return []
+    lines = curve_lines(points, min(console.width, 110), _HEIGHT)
+    return [Text(), Text(title, style="bold"), *(Text(line, no_wrap=True, overflow="crop") for line in lines)]
+
+
+def _json(client: Client, job: Job, attempt: Attempt | None) -> dict[str, Any]:
+    if attempt is None:
+        raise NotFoundError(f"the job has not started, so it has no metrics: {job.job_id}")
+    tracked = _tracked(client, attempt)
+    curves = curves_of(client.system, job, attempt)
+    return {
+        "job_id": job.job_id,
+        "attempt": attempt.number,
+        "as_of": tracked.at if tracked else None,
+        "progress": dict(tracked.progress) if tracked else None,
+        "findings": [dict(finding) for finding in tracked.findings] if tracked else [],
+        **_series(curves),
+    }
+
+
+def _series(curves: Curves) -> dict[str, Any]:
+    return {
+        "loss": [{"run_s": round(x, 3), "value": y} for x, y in curves.loss],
+        "step_time_s": [{"run_s": round(x, 3), "value": y} for x, y in curves.step_time_s],
+    }

@@ -1,0 +1,166 @@
+"""Webhook, chat and mail against servers on this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from lucid_pipelines.domain.errors import ExternalError, InputError
+from lucid_pipelines.ports import Notice
+from lucid_pipelines.resources.notifiers import EmailNotifier, SlackNotifier, WebhookNotifier, configured_notifiers
+from lucid_pipelines.settings import EmailSettings, HooksSettings
+
+NOTICE = Notice(
+    "failure:j-1-a1@webhook", "failure", "train (j-1): failed", "# page <!channel>", {"job": "j-1", "root": "a & <b>"},
+    datetime(2026, 1, 5, tzinfo=UTC),
+)  # fmt: skip
+
+
+@contextmanager
+def receiver(status: int = 200, headers: dict[str, str] | None = None) -> Iterator[tuple[str, list[dict[str, object]]]]:
+    seen: list[dict[str, object]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            seen.append({"path": self.path, "headers": dict(self.headers), "body": body})
+            self.send_response(status)
+            for name, value in (headers or {}).items():
+                self.send_header(name, value)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Print nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/hook?token=s3cret", seen
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_webhook_gets_signed_json_with_the_same_key_at_every_try() -> None:
+    with receiver() as (url, seen):
+        notifier = WebhookNotifier(url, "key", allow_private=True)
+        notifier.send(NOTICE, 5.0)
+        notifier.send(NOTICE, 5.0)
+    first, second = seen
+    body = json.loads(first["body"])  # type: ignore[arg-type]
+    assert (body["id"], body["kind"], body["facts"]["job"]) == (NOTICE.key, "failure", "j-1")
+    digest = hmac.new(b"key", first["body"], hashlib.sha256).hexdigest()  # type: ignore[arg-type]
+    assert first["headers"]["X-Lucid-Signature"] == f"sha256={digest}"  # type: ignore[index]
+    assert first["headers"]["Idempotency-Key"] == second["headers"]["Idempotency-Key"]  # type: ignore[index]
+    assert first["path"] == "/hook?token=s3cret"
+
+
+def test_a_log_line_cannot_mention_a_channel() -> None:
+    with receiver() as (url, seen):
+        SlackNotifier(url, allow_private=True).send(NOTICE, 5.0)
+    text = json.loads(seen[0]["body"])["text"]  # type: ignore[arg-type]
+    assert "<" not in text and "a &amp; &lt;b&gt;" in text
+
+
+@pytest.mark.parametrize(("status", "error"), [(500, ExternalError), (429, ExternalError), (404, InputError)])
+def test_errors_tell_what_may_help_later_and_no_secret(status: int, error: type[Exception]) -> None:
+    with receiver(status) as (url, _), pytest.raises(error) as raised:
+        WebhookNotifier(url, allow_private=True).send(NOTICE, 5.0)
+    assert str(status) in str(raised.value) and "s3cret" not in str(raised.value)
+
+
+def test_a_redirect_is_not_followed() -> None:
+    with receiver() as (target, reached), receiver(302, {"Location": target}) as (url, _), pytest.raises(InputError):
+        WebhookNotifier(url, allow_private=True).send(NOTICE, 5.0)
+    assert reached == []
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost", "[::1]", "169.254.169.254", "10.0.0.8", "[::ffff:10.0.0.8]"]
+)
+def test_an_address_of_our_own_network_is_refused_unless_allowed(host: str) -> None:
+    with pytest.raises(InputError, match="own network"):
+        WebhookNotifier(f"http://{host}/x").send(NOTICE, 1.0)
+
+
+def test_a_name_that_resolves_to_our_own_network_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("93.184.216.34", 443)),
+              (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.168.1.1", 443))]  # fmt: skip
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **options: answer)
+    with pytest.raises(InputError, match="own network"):
+        WebhookNotifier("https://hooks.example.com/x").send(NOTICE, 1.0)
+
+
+@pytest.mark.parametrize("url", ["ftp://x/y", "http://", "http://user:pw@host/", "http://host:0/", "http://[::1"])
+def test_a_url_that_cannot_be_used_is_refused_without_being_shown(url: str) -> None:
+    with pytest.raises(InputError) as raised:
+        WebhookNotifier(url)
+    assert "pw" not in str(raised.value)
+
+
+def test_a_closed_port_is_an_outage() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    with pytest.raises(ExternalError):
+        WebhookNotifier(f"http://127.0.0.1:{port}/", allow_private=True).send(NOTICE, 1.0)
+
+
+def _smtp(listener: socket.socket, said: list[str]) -> None:
+    connection, _ = listener.accept()
+    with connection, connection.makefile("rw", newline="\r\n") as stream:
+
+        def answer(text: str) -> None:
+            stream.write(text + "\r\n")
+            stream.flush()
+
+        answer("220 here")
+        in_data = False
+        for line in stream:
+            text = line.rstrip("\r\n")
+            said.append(text)
+            if in_data:
+                in_data = text != "."
+                if not in_data:
+                    answer("250 kept")
+            elif text.upper() == "DATA":
+                in_data = True
+                answer("354 go on")
+            elif text.upper() == "QUIT":
+                answer("221 bye")
+                return
+            else:
+                answer("250 fine")
+
+
+def test_mail_is_plain_text_with_an_id_made_of_the_key() -> None:
+    said: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=_smtp, args=(listener, said), daemon=True)
+        thread.start()
+        port = listener.getsockname()[1]
+        chosen = EmailSettings(host="127.0.0.1", port=port, security="none", to=("ops@example.com",))
+        EmailNotifier(chosen).send(NOTICE, 5.0)
+        thread.join(5)
+    assert "Subject: [lucid] train (j-1): failed" in said
+    assert any(line.startswith("Message-ID: <") for line in said)
+    assert any(line.upper().startswith("RCPT TO:<OPS@EXAMPLE.COM>") for line in said)
+
+
+def test_everything_is_off_by_default_and_a_missing_secret_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert configured_notifiers(HooksSettings()) == {}
+    monkeypatch.delenv("CHAT_URL", raising=False)
+    chosen = HooksSettings.model_validate({"slack": {"url_env": "CHAT_URL"}})
+    with pytest.raises(InputError, match="CHAT_URL"):
+        configured_notifiers(chosen)
+    monkeypatch.setenv("CHAT_URL", "https://chat.example.com/hooks/abc")
+    assert list(configured_notifiers(chosen)) == ["slack"]
