@@ -30,6 +30,7 @@ import numpy as np
 from lucid_pipelines.domain.history import HistoryRow
 from lucid_pipelines.domain.job import Profile
 from lucid_pipelines.domain.states import Outcome
+from lucid_pipelines.models.additive.fitting import FitProgress
 from lucid_pipelines.models.additive.monotone import Direction
 from lucid_pipelines.models.duration import DurationModel, Teaching
 from lucid_pipelines.models.duration.features import build_lessons
@@ -273,7 +274,7 @@ def million(context: Context) -> Iterator[Line]:
     rows = list(_made_up_history(1_000_000))
     until = max(row.ended_at for row in rows)
     began, cpu = time.perf_counter(), time.process_time()
-    document = train_duration(rows, until, progress=lambda p: sys.stderr.write(f"\r{p}   "))
+    document = train_duration(rows, until, progress=_tell)
     took = time.perf_counter() - began
     note = f"{document['trained']['rows']:,} rows; {time.process_time() - cpu:.0f} CPU-s; load {os.getloadavg()[0]:.1f}"
     yield Line("million", "duration model from 1,000,000 runs (s)", took, None, 300.0, False, note)
@@ -289,6 +290,10 @@ SECTIONS: dict[str, Callable[[Context], Iterator[Line]]] = {
     "inference": inference,
     "million": million,
 }
+
+
+def _tell(progress: FitProgress) -> None:
+    sys.stderr.write(f"\rbag {progress.bag + 1} of {progress.bags}, {progress.steps} steps   ")
 
 
 def _print(line: Line) -> None:

@@ -8,14 +8,25 @@ from dagster import BetaWarning, Definitions, PreviewWarning, in_process_executo
 warnings.filterwarnings("ignore", category=BetaWarning)
 warnings.filterwarnings("ignore", category=PreviewWarning)
 
-from lucid_pipelines.assets import job_history, training_metrics
+from lucid_pipelines.assets import duration_model, job_history, packing_model, throughput_model, training_metrics
 from lucid_pipelines.resources.lucid import LucidResource
-from lucid_pipelines.sensors import exits, launchpad, maintenance, notices, scheduling, submission
+from lucid_pipelines.sensors import exits, launchpad, maintenance, model_updates, notices, scheduling, submission
 from lucid_pipelines.sensors.console import LOGGERS
 
 defs = Definitions(
-    assets=[job_history.job_history, training_metrics.training_metrics],
-    asset_checks=[job_history.job_history_contract],
+    assets=[
+        job_history.job_history,
+        training_metrics.training_metrics,
+        *duration_model.ASSETS,
+        *throughput_model.ASSETS,
+        *packing_model.ASSETS,
+    ],
+    asset_checks=[
+        job_history.job_history_contract,
+        *duration_model.CHECKS,
+        *throughput_model.CHECKS,
+        *packing_model.CHECKS,
+    ],
     jobs=[
         submission.submission_job,
         scheduling.scheduling_job,
@@ -25,6 +36,8 @@ defs = Definitions(
         notices.notification_job,
         job_history.job_history_job,
         training_metrics.training_metrics_job,
+        model_updates.model_updates_job,
+        model_updates.weekly_model_updates_job,
     ],
     sensors=[
         submission.submission_sensor,
@@ -33,7 +46,12 @@ defs = Definitions(
         training_metrics.metrics_sensor,
         notices.notice_sensor,
     ],
-    schedules=[maintenance.maintenance_schedule, job_history.job_history_schedule],
+    schedules=[
+        maintenance.maintenance_schedule,
+        job_history.job_history_schedule,
+        model_updates.model_updates_schedule,
+        model_updates.weekly_model_updates_schedule,
+    ],
     # Every run is one process: what steps hand on stays in its memory, what must last goes to our own stores.
     executor=in_process_executor,
     loggers=LOGGERS,

@@ -265,6 +265,19 @@ class HooksSettings(Section):
     email: EmailSettings = EmailSettings()
 
 
+class ModelsSettings(Section):
+    """What the Update Engine learns from besides this cluster's own history."""
+
+    pairs: Path | None = Field(default=None, description="CSV of measured pair speeds; default: the shipped model.")
+    profiles: Path | None = Field(default=None, description="CSV of profiles run alone, with pairs.")
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> ModelsSettings:
+        if (self.pairs is None) != (self.profiles is None):
+            raise ValueError("give both pairs and profiles, or neither")
+        return self
+
+
 class RetentionSettings(Section):
     """How long rows of the state database are kept."""
 
@@ -291,6 +304,7 @@ class Settings(Section):
     tracker: TrackerSettings = TrackerSettings()
     hooks: HooksSettings = HooksSettings()
     language_model: LanguageModelSettings = LanguageModelSettings()
+    models: ModelsSettings = ModelsSettings()
 
     @property
     def state_url(self) -> str:

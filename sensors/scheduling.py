@@ -17,7 +17,9 @@ from dagster import (
     sensor,
 )
 
+from lucid_pipelines.control.estimating import refresh_estimates
 from lucid_pipelines.control.scheduling import PassReport, run_window
+from lucid_pipelines.control.tuned import carry_out_approved
 from lucid_pipelines.control.window_watch import WatchState, watch_window
 from lucid_pipelines.resources.lucid import LucidResource
 from lucid_pipelines.sensors.console import LOGGERS
@@ -38,10 +40,14 @@ def scheduling_window(context: OpExecutionContext, lucid: LucidResource) -> Outp
                 f"in {report.wall_s * 1000:.0f} ms"
             )
 
-    report = run_window(lucid.system, holder=context.run_id, on_pass=tell)
+    system = lucid.system
+    carry_out_approved(system.store, system.clock.now())
+    refreshed = refresh_estimates(system.store, system.settings, system.durations, system.clock.now())
+    report = run_window(system, holder=context.run_id, on_pass=tell)
     walls_ms = sorted(wall * 1000 for wall in report.pass_wall_s)
     metadata: dict[str, float | int | str | MetadataValue] = {
-        "policy": lucid.system.policy.name,
+        "policy": system.policy.name,
+        "estimates_refreshed": refreshed,
         "passes": report.passes,
         "started": report.started,
         "packed": report.packed,

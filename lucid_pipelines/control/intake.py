@@ -14,7 +14,6 @@ from enum import StrEnum
 from pathlib import Path
 
 from lucid_pipelines import snapshots
-from lucid_pipelines.control.estimating import ladder_estimate
 from lucid_pipelines.control.known_profiles import known_profile
 from lucid_pipelines.control.pool import effective_nodes, would_profile
 from lucid_pipelines.control.sampling import is_known
@@ -179,7 +178,7 @@ def _advise(system: System, job: Job, advisor: Advisor) -> Job:
     estimate = advice.estimate
     if estimate is None:
         system.store.counters.add(f"advice_{advice.basis}", now=now)
-        estimate = ladder_estimate(system.store.history.duration_stats(job.spec.user, job.spec.gpus, now))
+        (estimate,) = system.durations.estimate(system.store, system.settings, [job], now)
     system.store.estimates.record({job.job_id: estimate}, now=now)
     evidence = {"advice": advice.basis, "estimate_s": estimate.duration_s, "basis": estimate.basis}
     return _forward(system, job, JobState.SNAPSHOTTED, JobState.ADVISED, "advised", evidence)

@@ -57,7 +57,8 @@ def _with_profilers(system: System, nodes: tuple[Node, ...]) -> tuple[Node, ...]
     name = profiler_vc(system)
     if name is None:
         return nodes
-    chosen = system.settings.profiling.nodes
+    rules = system.policy.profiling
+    chosen = None if rules is None else rules.profiler_nodes  # the site's number, or a tuned one
     wanted = len(nodes) // _NODES_A_POOL_NODE if chosen is None else chosen
     largest: dict[str, int] = {}
     for node in nodes:

@@ -25,7 +25,7 @@ from lucid_pipelines.control.packing import restraint
 from lucid_pipelines.control.pair_watch import watch_pairs
 from lucid_pipelines.control.recording import Recorder
 from lucid_pipelines.control.sampling import look_at_gpus, look_at_running
-from lucid_pipelines.control.system import System, policy_settings
+from lucid_pipelines.control.system import System, numbers_in_force
 from lucid_pipelines.domain.decision import Decision
 from lucid_pipelines.domain.errors import ExternalError, LucidError, StaleLockError
 from lucid_pipelines.domain.view import Forecast
@@ -133,7 +133,7 @@ def _record(
         return
     memory = system.memory
     if memory.recorder is None:
-        settings = policy_settings(system.settings)
+        settings = numbers_in_force(system.settings, system.store, system.clock)
         memory.recorder = Recorder(system.settings.decisions, system.policy.name, settings)
     if not memory.recorder.note(now, operations, forecast, decisions):
         system.store.counters.add("decisions_unrecorded", now=now)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+import logging
 from dataclasses import dataclass, field
 
 from lucid_pipelines import policies
 from lucid_pipelines.clock import SystemClock
+from lucid_pipelines.control import tuned
+from lucid_pipelines.control.estimating import Durations
 from lucid_pipelines.control.memory import LoopMemory
+from lucid_pipelines.domain.errors import LucidError
 from lucid_pipelines.domain.states import Mode
 from lucid_pipelines.policies import Policy
 from lucid_pipelines.policies.registry import settings_of
@@ -15,12 +19,15 @@ from lucid_pipelines.ports import Clock, Cluster, LanguageModel, Notifier
 from lucid_pipelines.settings import Settings
 from lucid_pipelines.store import Store
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class System:
     """Settings, state database, cluster, policy and clock of one control plane.
 
     Attributes:
+        durations: estimates by the duration model in service.
         language_model: asked only where deterministic reading is not sure; ``None`` = none is configured.
         notifiers: ways to tell people, by the name of their channel; none by default.
     """
@@ -33,6 +40,7 @@ class System:
     memory: LoopMemory = field(default_factory=LoopMemory, compare=False)
     language_model: LanguageModel | None = None
     notifiers: Mapping[str, Notifier] = field(default_factory=dict)
+    durations: Durations = field(default_factory=Durations, compare=False)
 
     @classmethod
     def of(
@@ -49,21 +57,40 @@ class System:
         Raises:
             NotFoundError: no such policy; the nearest name is given.
         """
-        policy = build_policy(settings)
+        given = clock or SystemClock()
+        policy = build_policy(settings, store, given)
         return cls(
             settings,
             store,
             cluster,
             policy,
-            clock or SystemClock(),
+            given,
             language_model=language_model,
             notifiers=notifiers or {},
         )
 
 
-def build_policy(settings: Settings) -> Policy:
-    """The policy that the settings name, with the site's numbers where the policy takes them."""
-    return policies.get(settings.scheduling.policy, **policy_settings(settings))
+def build_policy(settings: Settings, store: Store, clock: Clock) -> Policy:
+    """The policy that the settings name, with the numbers of ``numbers_in_force``."""
+    return policies.get(settings.scheduling.policy, **numbers_in_force(settings, store, clock))
+
+
+def numbers_in_force(settings: Settings, store: Store, clock: Clock) -> dict[str, object]:
+    """The site's numbers for its policy, and over them the tuned settings that a person applied.
+
+    Tuned settings that the policy cannot be built with (they were made for another) are left out and counted.
+    """
+    name, given = settings.scheduling.policy, policy_settings(settings)
+    chosen = tuned.policy_settings(tuned.applied(store).values, name)
+    if not chosen:
+        return given
+    try:
+        policies.get(name, **{**given, **chosen})
+    except (LucidError, TypeError) as error:
+        _log.error("the tuned settings are not used: %s", error)
+        store.counters.add("tuned_settings_refused", now=clock.now())
+        return given
+    return {**given, **chosen}
 
 
 def policy_settings(settings: Settings) -> dict[str, object]:

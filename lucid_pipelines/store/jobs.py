@@ -105,6 +105,15 @@ class Jobs:
             query = query.limit(limit)
         return self._database.read(lambda c: [job_from_row(row) for row in c.execute(query).mappings()])
 
+    def submissions(self, *, since: datetime, until: datetime) -> list[tuple[datetime, int]]:
+        """Moment and GPUs of every submission in ``[since, until)``, oldest first."""
+        query = (
+            select(_JOBS.c.submitted_at, _JOBS.c.gpus)
+            .where(_JOBS.c.submitted_at >= since, _JOBS.c.submitted_at < until)
+            .order_by(_JOBS.c.submitted_at)
+        )
+        return self._database.read(lambda c: [(at, int(gpus)) for at, gpus in c.execute(query).all()])
+
     def counts(self, *, vc: str | None = None) -> dict[JobState, int]:
         """How many jobs are in each state; every state has an entry."""
         query = select(_JOBS.c.state, func.count()).group_by(_JOBS.c.state)

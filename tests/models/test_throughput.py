@@ -21,7 +21,7 @@ from lucid_pipelines.models.throughput.features import FEATURES, MAX_HORIZON, NA
 from lucid_pipelines.models.throughput.training import ThroughputSettings, judge_throughput, train_throughput
 from tests.support_models.worlds import QUICK, START, seasons
 
-FAST = ThroughputSettings(fit=replace(QUICK, interactions=(("hour", "weekday"),)))
+FAST = ThroughputSettings(fit=replace(QUICK, interactions=(("hour", "weekday"),)), draws=1)
 AS_OF = START + timedelta(days=11)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
-from dagster import DefaultScheduleStatus, DefaultSensorStatus
+from dagster import AssetKey, DefaultScheduleStatus, DefaultSensorStatus
 
 from lucid_pipelines.definitions import defs
 
@@ -15,7 +17,27 @@ def repository():
 
 def test_assets(repository) -> None:
     keys = {key.to_user_string() for key in repository.assets_defs_by_key}
-    assert {"job_history", "training_metrics"} <= keys
+    assert {"job_history", "training_metrics", "cluster_throughput"} <= keys
+    assert {"duration_features", "duration_candidate", "duration_evaluation", "duration_model"} <= keys
+    assert {"throughput_candidate", "throughput_evaluation", "throughput_model"} <= keys
+    assert {"packing_evaluation", "packing_model"} <= keys
+
+
+def test_models_come_from_history(repository) -> None:
+    graph = repository.asset_graph
+    path = ["job_history", "duration_features", "duration_candidate", "duration_evaluation", "duration_model"]
+    for above, below in pairwise(path):
+        assert AssetKey(above) in graph.get(AssetKey(below)).parent_keys
+    checks = {key.to_user_string() for key in graph.asset_check_keys}
+    assert {
+        "job_history:job_history_contract",
+        "cluster_throughput:cluster_throughput_contract",
+        "duration_evaluation:promotion_gate",
+        "throughput_evaluation:promotion_gate",
+        "packing_evaluation:promotion_gate",
+        "duration_model:drift",
+        "throughput_model:drift",
+    } <= checks
 
 
 def test_jobs(repository) -> None:
@@ -29,6 +51,8 @@ def test_jobs(repository) -> None:
         "job_history_job",
         "training_metrics_job",
         "notification_job",
+        "model_updates_job",
+        "weekly_model_updates_job",
     } <= names
 
 
@@ -45,6 +69,8 @@ def test_schedules_are_in_utc(repository) -> None:
     schedules = {schedule.name: schedule for schedule in repository.schedule_defs}
     assert schedules["job_history_job_schedule"].cron_schedule == "10 0 * * *"
     assert schedules["maintenance_job_schedule"].cron_schedule == "17 * * * *"
+    assert schedules["model_updates_schedule"].cron_schedule == "40 0 * * *"
+    assert schedules["weekly_model_updates_schedule"].cron_schedule == "20 1 * * 1"
     for schedule in schedules.values():
         assert (schedule.execution_timezone or "UTC") == "UTC"
         assert schedule.default_status is DefaultScheduleStatus.RUNNING

@@ -19,16 +19,16 @@ from lucid_pipelines.models.throughput import SubmissionSeries
 
 START = datetime(2026, 3, 2, tzinfo=UTC)
 """A Monday."""
-QUICK = FitSettings(bags=2, max_rounds=150, smoothing_rounds=20, min_samples_leaf=10, jobs=1)
+QUICK = FitSettings(bags=2, max_rounds=60, smoothing_rounds=10, learning_rate=0.1, min_samples_leaf=10, jobs=1)
 
 
-def run(number: int, **changes: Any) -> HistoryRow:
+def run(serial: int, **changes: Any) -> HistoryRow:
     """A completed run; ``at_h`` and ``run_s`` set its times."""
-    at_h, run_s = changes.pop("at_h", float(number)), changes.pop("run_s", 60.0)
+    at_h, run_s = changes.pop("at_h", float(serial)), changes.pop("run_s", 60.0)
     submitted_at = START + timedelta(hours=at_h)
     values: dict[str, Any] = {
-        "attempt_id": f"a{number}",
-        "job_id": f"j{number}",
+        "attempt_id": f"a{serial}",
+        "job_id": f"j{serial}",
         "number": 1,
         "user": "ada",
         "vc": "vc",
@@ -49,10 +49,15 @@ def run(number: int, **changes: Any) -> HistoryRow:
 
 
 def habits(count: int, *, users: int = 6, days: float = 10.0, seed: int = 0, noise: float = 0.5) -> list[HistoryRow]:
-    """Every user has three kinds of jobs, each with a typical duration of its own."""
+    """Every user has three kinds of jobs, each with a typical duration; two of them only the name tells apart."""
     source = random.Random(seed)
     kinds = [
-        (f"user{u}", ("train_resnet", "eval_bert", "debug")[k], (1, 2, 4)[k], source.uniform(3.0, 9.0))
+        (
+            f"user{u}",
+            ("train_resnet", "eval_bert", "debug")[k],
+            (1, 1, 4)[k],
+            (4.0, 7.5, 6.0)[k] + source.uniform(-1, 1),
+        )
         for u in range(users)
         for k in range(3)
     ]

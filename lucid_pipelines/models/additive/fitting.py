@@ -97,9 +97,10 @@ def fit_additive(
 
     position = {feature.name: index for index, feature in enumerate(features)}
     missing = float(wanted.mean())
-    start = None
     if offset is not None:
-        start = np.where(np.isnan(values[:, position[offset]]), missing, values[:, position[offset]])
+        # With an identity link, an offset is the same as a target without it.
+        known = values[:, position[offset]]
+        wanted = wanted - np.where(np.isnan(known), missing, known)
     bags = _bags(len(values), groups, settings)
     machine = ExplainableBoostingRegressor(
         feature_names=[feature.name for feature in features],
@@ -120,7 +121,7 @@ def fit_additive(
     with warnings.catch_warnings(), joblib.parallel_config(backend="threading"):
         # Missing values and constant columns are expected here, and handled.
         warnings.simplefilter("ignore")
-        machine.fit(values, wanted, bags=bags, init_score=start)
+        machine.fit(values, wanted, bags=bags)
     return from_ebm(machine, features, offset=offset, offset_missing=missing)
 
 

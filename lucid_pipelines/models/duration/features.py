@@ -65,10 +65,7 @@ class Lessons:
     @property
     def blocks(self) -> npt.NDArray[np.intp]:
         """One number per user and day: such rows are alike and are held back together."""
-        days = (self.known_at_s // _DAY_S).astype(int).tolist()
-        return np.unique([f"{row.user}\0{day}" for row, day in zip(self.rows, days, strict=True)], return_inverse=True)[
-            1
-        ]
+        return user_days([row.user for row in self.rows], self.known_at_s)
 
     def take(self, chosen: npt.NDArray[np.bool_]) -> Lessons:
         where = np.flatnonzero(chosen).tolist()
@@ -78,6 +75,12 @@ class Lessons:
             self.known_at_s[chosen],
             tuple(self.buckets[i] for i in where),
         )
+
+
+def user_days(users: Sequence[str], at_s: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
+    """One number per user and UTC day."""
+    days = (at_s // _DAY_S).astype(int).tolist()
+    return np.unique([f"{user}\0{day}" for user, day in zip(users, days, strict=True)], return_inverse=True)[1]
 
 
 def build_lessons(

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from lucid_pipelines.domain.history import HistoryRow
 from lucid_pipelines.domain.states import Outcome
@@ -91,6 +93,23 @@ class _Runs:
         recent.append(value)
         if len(recent) > _RECENT:
             del recent[0]
+
+    def to_json(self) -> list[Any]:
+        return [
+            self.count,
+            self.mean,
+            *map(_plain, (self.fading, self.last, self.last_at_s)),
+            self.recent,
+            self.newest_ids,
+        ]
+
+    @classmethod
+    def from_json(cls, document: Sequence[Any]) -> _Runs:
+        runs = cls()
+        runs.count, runs.mean = int(document[0]), float(document[1])
+        runs.fading, runs.last, runs.last_at_s = (NAN if v is None else float(v) for v in document[2:5])
+        runs.recent, runs.newest_ids = [float(v) for v in document[5]], [str(v) for v in document[6]]
+        return runs
 
     def shrunk(self, wider: float) -> float:
         """The mean, shrunk towards that of a wider group."""
@@ -245,6 +264,48 @@ class HistoryIndex:
         """Mean log(1+s) of all runs, and their number."""
         return (self._all.mean if self._all.count else None), self._all.count
 
+    def forget_running(self) -> None:
+        """Forget who runs, to be told anew."""
+        self._running.clear()
+        self._started.clear()
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but who runs."""
+        return {
+            "teaching": self.teaching.value,
+            "end_count": self.end_count,
+            "all": self._all.to_json(),
+            "all_done": self._all_done.to_json(),
+            "outcomes": [[*key, values] for key, values in self._outcomes.items()],
+            **{
+                name: [[list(key) if isinstance(key, tuple) else [key], runs.to_json()] for key, runs in table.items()]
+                for name, table in self._tables().items()
+            },
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> HistoryIndex:
+        """Raises ``KeyError``, ``ValueError`` or ``TypeError`` for anything that ``to_json`` did not make."""
+        index = cls(Teaching(document["teaching"]))
+        index.end_count = int(document["end_count"])
+        index._all, index._all_done = _Runs.from_json(document["all"]), _Runs.from_json(document["all_done"])
+        index._outcomes = {(user, int(gpus)): [float(v) for v in values] for user, gpus, values in document["outcomes"]}
+        for name, table in index._tables().items():
+            for key, runs in document[name]:
+                table[tuple(key) if len(key) > 1 else key[0]] = _Runs.from_json(runs)
+        return index
+
+    def _tables(self) -> dict[str, dict[Any, _Runs]]:
+        return {
+            "gpus": self._gpus,
+            "user": self._user,
+            "user_gpus": self._user_gpus,
+            "same": self._same,
+            "bucket": self._bucket,
+            "user_done": self._user_done,
+            "same_done": self._same_done,
+        }
+
     def _stop(self, attempt_id: str) -> None:
         found = self._started.pop(attempt_id, None)
         if found is None:
@@ -254,6 +315,10 @@ class HistoryIndex:
         del starts[bisect_left(starts, at_s)]
         if not starts:
             del self._running[key]
+
+
+def _plain(value: float) -> float | None:
+    return None if value != value else value
 
 
 def _group(table: dict, key: object) -> _Runs:  # type: ignore[type-arg]

@@ -12,10 +12,11 @@ from lucid_pipelines.domain.history import HistoryRow, Rung
 from lucid_pipelines.domain.job import Estimate
 from lucid_pipelines.domain.view import QueuedJob
 from lucid_pipelines.models.additive.schema import Matrix
-from lucid_pipelines.models.duration.features import build_lessons, feature_row
+from lucid_pipelines.models.duration.features import feature_row
 from lucid_pipelines.models.duration.history import HistoryIndex, RunningAttempt
 from lucid_pipelines.models.duration.model import DurationModel, is_cold, seconds
 from lucid_pipelines.models.duration.selecting import select_rows
+from lucid_pipelines.models.naming.buckets import NameBuckets
 
 MODEL = "model"
 NO_HISTORY = "no_history"
@@ -29,12 +30,14 @@ class DurationPredictor:
     rests on what it was told so far.
     """
 
-    def __init__(self, model: DurationModel, index: HistoryIndex | None = None) -> None:
+    def __init__(
+        self, model: DurationModel, index: HistoryIndex | None = None, buckets: NameBuckets | None = None
+    ) -> None:
         self.model = model
         self.index = HistoryIndex(model.teaching) if index is None else index
         self.fallbacks: Counter[str] = Counter()
         self.left_out: dict[str, int] = {}
-        self._buckets = model.buckets.copy()
+        self.buckets = model.buckets.copy() if buckets is None else buckets
 
     @classmethod
     def from_rows(
@@ -47,13 +50,17 @@ class DurationPredictor:
         """A predictor that knows what had ended at ``as_of``; ``left_out`` counts rows that could not be used."""
         predictor = cls(model)
         selection = select_rows(rows, as_of)
-        predictor._buckets.bucket_many(row.name for row in sorted(selection.rows, key=lambda row: row.submitted_at))
-        nobody = as_of.timestamp() + 1.0
-        _, predictor.index = build_lessons(
-            selection.rows, predictor._buckets.bucket, model.teaching, since_s=nobody, running=running
-        )
+        predictor.learn(selection.rows)
+        for attempt in running:
+            predictor.started(attempt)
         predictor.left_out = selection.left_out
         return predictor
+
+    def learn(self, rows: Sequence[HistoryRow]) -> None:
+        """Many attempts ended, in this order; the rows are usable ones (``select_rows``)."""
+        self.buckets.bucket_many(row.name for row in sorted(rows, key=lambda row: row.submitted_at))
+        for row in rows:
+            self.ended(row)
 
     def started(self, attempt: RunningAttempt) -> None:
         """An attempt began to run."""
@@ -61,7 +68,7 @@ class DurationPredictor:
 
     def ended(self, row: HistoryRow) -> None:
         """An attempt ended."""
-        self.index.end(row, self._buckets.bucket(row.name))
+        self.index.end(row, self.buckets.bucket(row.name))
 
     def estimate(self, job: QueuedJob) -> Estimate | None:
         """The estimate of one job, as of now; ``None`` when nothing has ever run."""
@@ -104,7 +111,7 @@ class DurationPredictor:
 
     def feature_matrix(self, jobs: Sequence[QueuedJob], now_s: float | None = None) -> tuple[Matrix, list[str | None]]:
         """What the model sees of the jobs, nominal columns filled, and the name bucket of each."""
-        buckets = self._buckets.bucket_many(job.name for job in jobs)
+        buckets = self.buckets.bucket_many(job.name for job in jobs)
         rows = [
             feature_row(
                 self.index,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -18,9 +18,10 @@ from lucid_pipelines.models.additive.monotone import Direction, make_monotone
 from lucid_pipelines.models.additive.schema import FeatureKind
 from lucid_pipelines.models.artefacts.document import ModelKind, Trained, data_sha256, golden_matrix, read_matrix, seal
 from lucid_pipelines.models.conformal import Intervals
-from lucid_pipelines.models.duration.features import Lessons, build_lessons, duration_features
+from lucid_pipelines.models.duration.features import build_lessons, duration_features
 from lucid_pipelines.models.duration.model import DurationModel, evidence_groups
 from lucid_pipelines.models.duration.selecting import Teaching, select_rows
+from lucid_pipelines.models.duration.training_set import TrainingSet
 from lucid_pipelines.models.metrics import mean_absolute_error, r_squared, spearman
 from lucid_pipelines.models.naming.buckets import BucketSettings, NameBuckets
 from lucid_pipelines.models.naming.fitting import fit_buckets
@@ -81,8 +82,20 @@ def train_duration(
         InputError: fewer than 20 usable rows; the reasons why others were left out are named.
     """
     settings = settings or DurationSettings()
+    lessons = prepare_lessons(rows, as_of, settings)
+    return fit_duration(lessons, settings, source=source, progress=progress, metrics=metrics, created_at=created_at)
+
+
+def prepare_lessons(rows: Iterable[HistoryRow], as_of: datetime, settings: DurationSettings) -> TrainingSet:
+    """The features step: what can be learned from history as of a moment.
+
+    Raises:
+        InputError: fewer than 20 usable rows.
+    """
     selection = select_rows(rows, as_of)
-    buckets = _fit_buckets(selection.rows, settings)
+    buckets = fit_buckets(
+        (row.name for row in sorted(selection.rows, key=lambda row: row.submitted_at)), settings.buckets
+    )
     lessons, _ = build_lessons(selection.rows, buckets.bucket, settings.teaching)
     left_out = Counter(selection.left_out)
     left_out["outcome_does_not_teach"] = len(selection.rows) - len(lessons.rows)
@@ -92,6 +105,21 @@ def train_duration(
             f"a duration model needs at least {MIN_ROWS} usable runs before {as_of:%Y-%m-%d %H:%M} UTC; "
             f"got {len(lessons.rows)} (left out: {dict(left_out)})"
         )
+    return TrainingSet.of(lessons, buckets, as_of, left_out)
+
+
+def fit_duration(
+    lessons: TrainingSet,
+    settings: DurationSettings | None = None,
+    *,
+    source: str = "",
+    progress: ProgressCallback | None = None,
+    metrics: Mapping[str, Any] | None = None,
+    created_at: datetime | None = None,
+) -> dict[str, Any]:
+    """The training step: fit, calibrate and seal."""
+    settings = settings or DurationSettings()
+    buckets = lessons.buckets
     matrix, features = _with_categories(lessons, settings)
     intervals, report = _calibrate(lessons, matrix, features, buckets, settings)
     fit = _scaled(settings.fit, len(matrix))
@@ -108,9 +136,9 @@ def train_duration(
         Trained(
             len(matrix),
             data_sha256(matrix, lessons.target),
-            as_of,
+            lessons.as_of,
             source,
-            dict(left_out),
+            dict(lessons.left_out),
             {**settings.to_json(), "fit": fit.to_json()},
         ),
         golden_inputs=goldens,
@@ -131,19 +159,17 @@ def judge_logs(predicted: npt.NDArray[np.float64], durations_s: npt.NDArray[np.f
     }
 
 
-def _fit_buckets(rows: Sequence[HistoryRow], settings: DurationSettings) -> NameBuckets:
-    return fit_buckets((row.name for row in sorted(rows, key=lambda row: row.submitted_at)), settings.buckets)
-
-
-def _with_categories(lessons: Lessons, settings: DurationSettings) -> tuple[npt.NDArray[np.float64], tuple[Any, ...]]:
+def _with_categories(
+    lessons: TrainingSet, settings: DurationSettings
+) -> tuple[npt.NDArray[np.float64], tuple[Any, ...]]:
     """The matrix with codes for the commonest users and buckets, and its schema."""
-    users = [row.user for row in lessons.rows]
-    features = duration_features(_commonest(users, settings), _commonest(lessons.buckets, settings))
+    users = lessons.users
+    features = duration_features(_commonest(users, settings), _commonest(lessons.row_buckets, settings))
     matrix = lessons.matrix.copy()
     for position, feature in enumerate(features):
         if feature.kind is FeatureKind.NOMINAL:
             code = {category: float(i) for i, category in enumerate(feature.categories)}
-            values = users if feature.name == "user" else lessons.buckets
+            values = users if feature.name == "user" else lessons.row_buckets
             matrix[:, position] = [np.nan if v is None else code.get(v, -1.0) for v in values]
     # A rare user is a stranger to the model, in training as later.
     return matrix, features
@@ -156,7 +182,7 @@ def _commonest(values: Iterable[str | None], settings: DurationSettings) -> tupl
 
 
 def _calibrate(
-    lessons: Lessons,
+    lessons: TrainingSet,
     matrix: npt.NDArray[np.float64],
     features: tuple[Any, ...],
     buckets: NameBuckets,

@@ -35,7 +35,7 @@ def importance_svg(explanation: GlobalExplanation, title: str = "") -> str:
     figure, axes = _axes(4.4, 0.4 + 0.22 * max(len(chosen), 1))
     axes.barh([_short(name) for name, _ in chosen], [value for _, value in chosen], color=_DOWN, height=0.7)
     axes.set_xlabel("mean absolute contribution")
-    axes.set_title(title or "importance", fontsize=9)
+    axes.set_title(_short(title or "importance", 60), fontsize=9)
     return _svg(figure)
 
 
@@ -63,9 +63,9 @@ def shape_svg(shape: Shape) -> str:
         if shape.weights[-1] > 0:
             axes.axhline(shape.scores[-1], color=_LINE, linestyle="--", linewidth=0.8)
             axes.annotate("missing", (edges[0], shape.scores[-1]), fontsize=7, va="bottom")
-        axes.set_xlabel(f"{shape.feature} ({shape.unit})" if shape.unit else shape.feature)
+        axes.set_xlabel(_short(f"{shape.feature} ({shape.unit})" if shape.unit else shape.feature))
         axes.set_ylabel("contribution")
-    axes.set_title(shape.feature, fontsize=9)
+    axes.set_title(_short(shape.feature), fontsize=9)
     return _svg(figure)
 
 
@@ -84,8 +84,8 @@ def interaction_svg(interaction: Interaction) -> str:
     ):
         ticks = np.unique(np.linspace(0, len(chosen) - 1, min(len(chosen), 5)).astype(int))
         axis.set_ticks(ticks + 0.5, [_short(labels[chosen[t]], 14) for t in ticks])
-    axes.set_ylabel(interaction.features[0])
-    axes.set_xlabel(interaction.features[1])
+    axes.set_ylabel(_short(interaction.features[0]))
+    axes.set_xlabel(_short(interaction.features[1]))
     axes.tick_params(axis="x", labelrotation=30)
     return _svg(figure)
 
@@ -105,7 +105,7 @@ def local_svg(explanation: LocalExplanation, title: str = "") -> str:
     axes.barh(labels[::-1], values[::-1], color=[_UP if v > 0 else _DOWN for v in values[::-1]], height=0.7)
     axes.axvline(0, color=_LINE, linewidth=0.8)
     axes.set_xlabel("contribution")
-    axes.set_title(f"{title or 'prediction'}: {explanation.prediction:.3g}", fontsize=9)
+    axes.set_title(f"{_short(title or 'prediction', 60)}: {explanation.prediction:.3g}", fontsize=9)
     return _svg(figure)
 
 

@@ -7,6 +7,8 @@ Nothing here promotes: ``Registry.promote`` does, when the verdict says so or a 
 from lucid_pipelines.models.updating.candidates import (
     Candidate,
     duration_candidate,
+    evaluate_duration,
+    evaluate_throughput,
     packing_candidate,
     throughput_candidate,
 )
@@ -24,6 +26,8 @@ __all__ = [
     "WalkedRow",
     "duration_candidate",
     "duration_drift",
+    "evaluate_duration",
+    "evaluate_throughput",
     "gate",
     "judge_duration",
     "packing_candidate",

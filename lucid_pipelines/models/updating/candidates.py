@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.domain.history import HistoryRow
 from lucid_pipelines.models.additive.fitting import ProgressCallback
-from lucid_pipelines.models.artefacts.document import ModelKind, with_evaluation
+from lucid_pipelines.models.artefacts.document import ModelKind, describe, with_evaluation
 from lucid_pipelines.models.duration.model import DurationModel
 from lucid_pipelines.models.duration.training import DurationSettings, train_duration
 from lucid_pipelines.models.packing.model import PackingModel
@@ -71,13 +72,31 @@ def duration_candidate(
         InputError: too few usable rows before the window.
         ArtefactError: the document in service cannot be used.
     """
-    settings = settings or DurationSettings()
     begin = as_of - window
     document = train_duration(rows, begin, settings, source=source, progress=progress, created_at=created_at)
+    return evaluate_duration(document, rows, as_of, window=window, in_service=in_service)
+
+
+def evaluate_duration(
+    document: Mapping[str, Any],
+    rows: Sequence[HistoryRow],
+    as_of: datetime,
+    *,
+    window: timedelta = DAY,
+    in_service: Mapping[str, Any] | None = None,
+) -> Candidate:
+    """Meet the newest window with a trained model, the one in service and no model; nothing after ``as_of`` is seen.
+
+    Raises:
+        InputError: the model was trained on rows of the window.
+        ArtefactError: a document cannot be used.
+    """
+    begin = as_of - window
     models = {"candidate": DurationModel.from_document(document)}
+    _require_unseen(document, begin)
     if in_service is not None:
         models["in_service"] = DurationModel.from_document(in_service)
-    judged = judge_duration(models, rows, begin, as_of, teaching=settings.teaching)
+    judged = judge_duration(models, rows, begin, as_of, teaching=models["candidate"].teaching)
     baselines = {name: numbers for name, numbers in judged.numbers.items() if name not in models}
     evaluation = Evaluation(
         ModelKind.DURATION,
@@ -90,6 +109,7 @@ def duration_candidate(
         models["in_service"].version if "in_service" in models else None,
         begin,
         as_of,
+        notes=_seen_by_service(in_service, begin),
     )
     best = evaluation.best_baseline
     sd = None if best is None else lead_sd(judged, "candidate", best)
@@ -113,9 +133,30 @@ def throughput_candidate(
         InputError: too few slots before the window.
         ArtefactError: the document in service cannot be used.
     """
+    known = series.before(as_of.timestamp())
+    document = train_throughput(
+        known, as_of - window, settings, source=source, progress=progress, created_at=created_at
+    )
+    return evaluate_throughput(document, known, as_of, window=window, in_service=in_service)
+
+
+def evaluate_throughput(
+    document: Mapping[str, Any],
+    series: SubmissionSeries,
+    as_of: datetime,
+    *,
+    window: timedelta = DAY,
+    in_service: Mapping[str, Any] | None = None,
+) -> Candidate:
+    """Forecast the newest window one hour ahead, beside the model in service and no model.
+
+    Raises:
+        InputError: the model was trained on slots of the window, or the window holds none.
+        ArtefactError: a document cannot be used.
+    """
     begin = as_of - window
     known = series.before(as_of.timestamp())
-    document = train_throughput(known, begin, settings, source=source, progress=progress, created_at=created_at)
+    _require_unseen(document, begin)
     report = judge_throughput(ThroughputModel.from_document(document), known, begin, as_of)
     serving = None if in_service is None else ThroughputModel.from_document(in_service)
     other = None if serving is None else judge_throughput(serving, known, begin, as_of)
@@ -134,6 +175,7 @@ def throughput_candidate(
         begin,
         as_of,
         report["jobs"]["mae_day_sd"],
+        notes=_seen_by_service(in_service, begin),
     )
     return _decide(document, evaluation)
 
@@ -188,6 +230,21 @@ def _decide(document: Mapping[str, Any], evaluation: Evaluation) -> Candidate:
     verdict = gate(evaluation)
     told = {**evaluation.to_json(), "promote": verdict.promote, "reason": verdict.reason}
     return Candidate(with_evaluation(document, told), evaluation, verdict)
+
+
+def _require_unseen(document: Mapping[str, Any], begin: datetime) -> None:
+    trained = describe(document).trained.as_of
+    if trained is None or trained > begin:
+        raise InputError(
+            f"a model is judged on what it has not seen: trained as of {trained}, the window begins at {begin}"
+        )
+
+
+def _seen_by_service(in_service: Mapping[str, Any] | None, begin: datetime) -> tuple[str, ...]:
+    trained = None if in_service is None else describe(in_service).trained.as_of
+    if trained is not None and trained > begin:
+        return ("the model in service has seen a part of this window, which favours it",)
+    return ()
 
 
 def _throughput_numbers(report: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,6 +28,8 @@ COVERAGE_SLACK = 0.05
 _CALENDAR = frozenset({"weekday", "day_of_month", "horizon"})
 _DAY_S = 86_400.0
 _MIN_ROWS = 30
+_MEDIAN_SLACK = 0.4
+"""A model of the median lies below the mean of skewed counts without having drifted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ def duration_drift(model: DurationModel, rows: Sequence[HistoryRow], begin: date
     lessons, matrix = model_matrix(model, rows, begin, until, model.teaching)
     _require(len(lessons.rows))
     judged = judge_duration({"model": model}, rows, begin, until, teaching=model.teaching)
-    findings = list(input_shift(model.additive, matrix))
+    findings = list(input_shift(model.additive, matrix, lessons.blocks))
     coverage = judged.numbers["model"].get("coverage_80")
     if coverage is not None:
         findings.append(_coverage(float(coverage), len(lessons.rows)))
@@ -104,25 +106,25 @@ def throughput_drift(model: ThroughputModel, series: SubmissionSeries, begin: da
     past = Past(series.jobs, series.slot_s)
     matrix = build(past, starts[positions], positions, np.full(len(positions), MAX_HORIZON))
     actual = series.jobs[positions]
-    # Any window shows few dates, and always the same horizon: neither says that the world changed.
-    findings = [
-        f for f in input_shift(model.targets["jobs"].model, matrix) if f.name not in ("horizon", "day_of_month")
-    ]
+    days = (starts[positions] // _DAY_S).astype(np.intp)
+    findings = input_shift(model.targets["jobs"].model, matrix, days)
     if model.targets["jobs"].intervals is not None:
         low, high = model.interval(matrix, "jobs", 0.8)
         findings.append(_coverage(float(((actual >= low) & (actual <= high)).mean()), len(positions)))
-    days = (starts[positions] // _DAY_S).astype(np.intp)
     residuals = actual - model.predict(matrix, "jobs")
-    findings += residual_trend(residuals, starts[positions], days)
+    findings += residual_trend(residuals, starts[positions], days, slack_frac=_MEDIAN_SLACK)
     return DriftReport(len(positions), tuple(findings))
 
 
-def input_shift(model: AdditiveModel, matrix: Matrix) -> list[DriftFinding]:
+def input_shift(model: AdditiveModel, matrix: Matrix, blocks: npt.NDArray[np.intp]) -> list[DriftFinding]:
     """Population stability index of every feature, over the bins and training weights of its own shape function.
 
-    Bins are joined until each holds a tenth of the training weight: many small bins differ by chance. The calendar
-    is left out, because every window shows other dates than the training rows.
+    Bins are joined until each holds a tenth of the training weight. What chance alone would show, one bin less than
+    there are per independent block of rows, is added to the bound: rows of one day are not independent, and the
+    mean of a day takes only as many values as there are days. The calendar is left out, because every window shows
+    other dates than the training rows.
     """
+    independent = len(np.unique(blocks))
     findings: list[DriftFinding] = []
     for feature, was, now in model.distributions(matrix):
         if feature in _CALENDAR:
@@ -132,22 +134,25 @@ def input_shift(model: AdditiveModel, matrix: Matrix) -> list[DriftFinding]:
         found = np.bincount(joined, weights=now) + 0.5
         expected, found = expected / expected.sum(), found / found.sum()
         index = float(((found - expected) * np.log(found / expected)).sum())
-        findings.append(DriftFinding("input", feature, index, LARGE_SHIFT, index > LARGE_SHIFT))
+        bound = LARGE_SHIFT + (len(expected) - 1) / max(independent, 1)
+        findings.append(DriftFinding("input", feature, index, bound, index > bound))
     return findings
 
 
-def residual_trend(residuals: Vector, at_s: Vector, blocks: npt.NDArray[np.intp]) -> list[DriftFinding]:
+def residual_trend(
+    residuals: Vector, at_s: Vector, blocks: npt.NDArray[np.intp], slack_frac: float = 0.1
+) -> list[DriftFinding]:
     """Whether outcomes lie above or below predictions: on the whole, and more so from day to day.
 
     Both count when they are beyond three times their own spread over blocks of rows that belong together and
-    beyond a tenth of the residuals' own size.
+    beyond ``slack_frac`` of the residuals' own size.
     """
     size = float(np.abs(residuals).mean())
     findings: list[DriftFinding] = []
     bias = float(residuals.mean())
     sd = bootstrap_sd(residuals, groups=blocks)
     if sd is not None:
-        bound = max(3.0 * sd, 0.1 * size)
+        bound = max(3.0 * sd, slack_frac * size)
         findings.append(DriftFinding("residual", "bias", bias, bound, abs(bias) > bound))
     days = (at_s - at_s.min()) / _DAY_S
     if days.max() >= 3.0 and sd is not None:
@@ -156,7 +161,7 @@ def residual_trend(residuals: Vector, at_s: Vector, blocks: npt.NDArray[np.intp]
         slope = float(slope_parts.mean())
         slope_sd = bootstrap_sd(slope_parts, groups=blocks)
         if slope_sd is not None:
-            bound = max(3.0 * slope_sd, 0.1 * size / float(days.max()))
+            bound = max(3.0 * slope_sd, slack_frac * size / float(days.max()))
             findings.append(DriftFinding("residual", "trend_per_day", slope, bound, abs(slope) > bound))
     return findings
 
