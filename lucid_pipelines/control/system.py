@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lucid_pipelines import policies

@@ -105,13 +105,12 @@ class Jobs:
             query = query.limit(limit)
         return self._database.read(lambda c: [job_from_row(row) for row in c.execute(query).mappings()])
 
-    def submissions(self, *, since: datetime, until: datetime) -> list[tuple[datetime, int]]:
-        """Moment and GPUs of every submission in ``[since, until)``, oldest first."""
-        query = (
-            select(_JOBS.c.submitted_at, _JOBS.c.gpus)
-            .where(_JOBS.c.submitted_at >= since, _JOBS.c.submitted_at < until)
-            .order_by(_JOBS.c.submitted_at)
-        )
+    def submissions(self, *, since: datetime, until: datetime | None = None) -> list[tuple[datetime, int]]:
+        """When jobs were submitted in ``[since, until)`` and how many GPUs each asked for, oldest first."""
+        query = select(_JOBS.c.submitted_at, _JOBS.c.gpus).where(_JOBS.c.submitted_at >= since)
+        if until is not None:
+            query = query.where(_JOBS.c.submitted_at < until)
+        query = query.order_by(_JOBS.c.submitted_at)
         return self._database.read(lambda c: [(at, int(gpus)) for at, gpus in c.execute(query).all()])
 
     def counts(self, *, vc: str | None = None) -> dict[JobState, int]:
@@ -121,12 +120,6 @@ class Jobs:
             query = query.where(_JOBS.c.vc == vc)
         found = self._database.read(lambda c: {state: int(count) for state, count in c.execute(query)})
         return {state: found.get(state.value, 0) for state in JobState}
-
-    def submissions(self, *, since: datetime) -> list[tuple[datetime, int]]:
-        """When jobs were submitted and how many GPUs each asked for, oldest first."""
-        query = select(_JOBS.c.submitted_at, _JOBS.c.gpus).where(_JOBS.c.submitted_at >= since)
-        rows = self._database.read(lambda c: c.execute(query.order_by(_JOBS.c.submitted_at)).all())
-        return [(at, int(gpus)) for at, gpus in rows]
 
     # ---- change ---------------------------------------------------------------------------------------
 
