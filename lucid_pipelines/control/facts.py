@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from lucid_pipelines.control.pool import effective_nodes, profiler_vc
+from lucid_pipelines.control.pool import owned_nodes, profiler_vc
 from lucid_pipelines.domain.cluster import Inventory, Node
 from lucid_pipelines.domain.decision import Stage
 from lucid_pipelines.domain.job import Job, Profile
@@ -29,12 +29,14 @@ class Facts:
 
     Attributes:
         unusable: GPUs by node that nothing may be started on.
+        lent: the virtual cluster that each lent node works for.
     """
 
     nodes: tuple[Node, ...]
     queued: Mapping[str, QueuedJob]
     running: Mapping[str, RunningJob]
     unusable: Mapping[str, frozenset[int]]
+    lent: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +84,9 @@ def gather(
 ) -> Facts:
     """Everything that a policy may know, from one consistent reading of the state database."""
     memory = memory or FactMemory()
-    nodes = tuple(replace(n, observed_at=None) for n in effective_nodes(system, inventory.nodes, queue.loans))
-    vc_of_node = {node.name: node.vc for node in nodes}
+    nodes = tuple(replace(node, observed_at=None) for node in owned_nodes(system, inventory.nodes))
+    lent = {loan.node: loan.to_vc for loan in queue.loans}
+    vc_of_node = {node.name: lent.get(node.name, node.vc) for node in nodes}
     pool = profiler_vc(system)
     apart = frozenset(restraint.apart)
     queued: dict[str, QueuedJob] = {}
@@ -94,7 +97,7 @@ def gather(
         queued[job.job_id] = _queued(job, vc, job.job_id in apart, memory)
     memory.queued = {job_id: memory.queued[job_id] for job_id in queued}
     running = _all_running(queue, vc_of_node, apart, restraint.kept_pairs, memory)
-    return Facts(nodes, queued, running, _unusable(inventory, queue, restraint.dirty))
+    return Facts(nodes, queued, running, _unusable(inventory, queue, restraint.dirty), lent)
 
 
 def queued_job(job: Job, vc: str, memory: FactMemory, *, stays_alone: bool = False) -> QueuedJob:

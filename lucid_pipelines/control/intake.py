@@ -15,7 +15,7 @@ from pathlib import Path
 
 from lucid_pipelines import snapshots
 from lucid_pipelines.control.known_profiles import known_profile
-from lucid_pipelines.control.pool import effective_nodes, would_profile
+from lucid_pipelines.control.pool import owned_nodes, would_profile
 from lucid_pipelines.control.sampling import is_known
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.errors import (
@@ -198,7 +198,7 @@ def _enqueue(system: System, job: Job) -> Job:
     if job.state is not JobState.ADVISED:
         return job  # a batch that died had come further
     profile = job.profile if is_known(job.profile) else known_profile(system, job)
-    if profile is None and would_profile(system, effective_nodes(system, system.cluster.inventory().nodes), job):
+    if profile is None and would_profile(system, owned_nodes(system, system.cluster.inventory().nodes), job):
         return _forward(system, job, JobState.ADVISED, JobState.PROFILE_QUEUED, "waits to be profiled", None)
     evidence = None if profile is None else {"profile": asdict(profile)}
     return _forward(system, job, JobState.ADVISED, JobState.QUEUED, "waits for GPUs", evidence, profile=profile)

@@ -67,7 +67,7 @@ class LiveState:
 
 def build(facts: Facts) -> ClusterState:
     """The state of these facts, from nothing."""
-    return ClusterState.of(facts.nodes, facts.queued.values(), facts.running.values(), facts.unusable)
+    return ClusterState.of(facts.nodes, facts.queued.values(), facts.running.values(), facts.unusable, lent=facts.lent)
 
 
 def perform(state: ClusterState, operation: Operation) -> None:
@@ -97,7 +97,7 @@ def perform(state: ClusterState, operation: Operation) -> None:
 
 def difference(old: Facts, new: Facts) -> list[Operation] | None:
     """The operations from one state to another; ``None`` when it has to be built anew."""
-    if old.nodes != new.nodes or old.unusable != new.unusable:
+    if old.nodes != new.nodes or old.unusable != new.unusable or old.lent != new.lent:
         return None
     found: list[Operation] = []
     found += [Operation(Verb.RELEASE, job_id) for job_id in old.running if job_id not in new.running]

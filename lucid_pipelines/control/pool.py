@@ -18,20 +18,21 @@ if TYPE_CHECKING:
 _NODES_A_POOL_NODE = 50
 
 
-def effective_nodes(system: System, nodes: Sequence[Node], loans: Iterable[Loan] = ()) -> tuple[Node, ...]:
-    """The nodes, each in the virtual cluster for which it works now.
+def owned_nodes(system: System, nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """The nodes, each in its own virtual cluster, the profiling pool among them; loans are not looked at.
 
     Nodes of the profiling pool (``profiling.nodes``) are taken from the largest virtual clusters, each of which keeps
     at least one node as large as its largest.
     """
-    pooled = _with_profilers(system, tuple(nodes))
-    lent = {loan.node: loan.to_vc for loan in loans}
-    return tuple(replace(node, vc=lent[node.name]) if node.name in lent else node for node in pooled)
+    return _with_profilers(system, tuple(nodes))
 
 
 def effective_inventory(system: System, inventory: Inventory, loans: Iterable[Loan] = ()) -> Inventory:
-    """``effective_nodes`` as an inventory."""
-    return Inventory(effective_nodes(system, inventory.nodes, loans), inventory.observed_at)
+    """The nodes, each in the virtual cluster for which it works now."""
+    lent = {loan.node: loan.to_vc for loan in loans}
+    owned = owned_nodes(system, inventory.nodes)
+    nodes = tuple(replace(node, vc=lent[node.name]) if node.name in lent else node for node in owned)
+    return Inventory(nodes, inventory.observed_at)
 
 
 def profiler_vc(system: System) -> str | None:
@@ -44,7 +45,7 @@ def would_profile(system: System, nodes: Iterable[Node], job: Job) -> bool:
     """Whether a job is profiled first: the policy wants it, and the pool could hold it.
 
     Args:
-        nodes: effective nodes without loans: a node that is only lent may go before the job's turn comes.
+        nodes: as ``owned_nodes`` gives them: a node that is only lent may go before the job's turn comes.
     """
     rules = system.policy.profiling
     if rules is None or not rules.wants(job.spec.gpus):

@@ -113,6 +113,7 @@ def facts_to_json(facts: Facts) -> Json:
         "queued": [queued_to_json(job) for job in facts.queued.values()],
         "running": [running_to_json(job) for job in facts.running.values()],
         "unusable": {node: sorted(indices) for node, indices in facts.unusable.items()},
+        "lent": dict(facts.lent),
     }
 
 
@@ -124,6 +125,7 @@ def facts_from_json(row: Mapping[str, Any]) -> Facts:
         {job.job_id: job for job in from_row},
         {job.job.job_id: job for job in running},
         {node: frozenset(indices) for node, indices in row["unusable"].items()},
+        row["lent"],
     )
 
 

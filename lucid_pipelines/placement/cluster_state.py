@@ -42,10 +42,13 @@ class _Vc:
 class ClusterState:
     """Queue, running set and free GPUs of every virtual cluster."""
 
-    def __init__(self, nodes: Iterable[Node], *, track_arrivals: bool = True) -> None:
+    def __init__(
+        self, nodes: Iterable[Node], *, track_arrivals: bool = True, lent: Mapping[str, str] | None = None
+    ) -> None:
         """An empty cluster. Nodes that are not ready take no part.
 
         Args:
+            lent: the virtual cluster that each lent node works for; the node keeps its own as owner.
             track_arrivals: keep account of who overtakes whom; only policies whose jobs age need it.
 
         Raises:
@@ -57,7 +60,8 @@ class ClusterState:
             if node.name in names:
                 raise InputError(f"every node needs a name of its own; {node.name!r} occurs twice")
             names.add(node.name)
-            usable = by_vc.setdefault(node.vc, [])
+            by_vc.setdefault(node.vc, [])
+            usable = by_vc.setdefault((lent or {}).get(node.name, node.vc), [])
             if node.condition is NodeCondition.READY and node.gpus:
                 usable.append(node)
         self._vcs = {name: _Vc(name, group) for name, group in by_vc.items()}
@@ -82,6 +86,7 @@ class ClusterState:
         running: Iterable[RunningJob] = (),
         unusable_gpus: Mapping[str, Iterable[int]] | None = None,
         ended_starts: Iterable[QueuedJob] = (),
+        lent: Mapping[str, str] | None = None,
     ) -> ClusterState:
         """Build the state from plain lists, for a live pass.
 
@@ -91,8 +96,9 @@ class ClusterState:
             unusable_gpus: GPUs by node that nothing may be started on (isolated, or dirty, R-21).
             ended_starts: jobs that started and ended since the oldest waiting job was submitted; only needed
                 for ``max_overtakes``.
+            lent: the virtual cluster that each lent node works for.
         """
-        state = cls(_without(nodes, unusable_gpus or {}))
+        state = cls(_without(nodes, unusable_gpus or {}), lent=lent)
         for job in queued:
             state.enqueue(job)
         for job in running:

@@ -1,0 +1,149 @@
+"""Pairs in the running control plane: formed, watched, taken apart, and what the modes and the node have to say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lucid_pipelines.control.facts import gather
+from lucid_pipelines.domain.states import JobState
+from lucid_pipelines.store import ActionState, PairVerdict, Store
+from tests.support_control.live_days import Session
+from tests.support_control.scripted import ScriptedJob
+
+ONE_GPU = (("n1", 1, "train"),)
+QUICK = {"min_remaining_s": 5.0, "watch_after_s": 10.0}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(tmp_path / "state.db", durable=False) as opened:
+        yield opened
+
+
+def pair_of(store: Store, home: Path, *, modes: dict[str, str] | None = None, **second: object) -> Session:
+    """Two jobs for one GPU; the profiles are known, because both have run before."""
+    jobs = [
+        ScriptedJob("long", work_s=200.0),
+        ScriptedJob("short", work_s=100.0, **second),  # type: ignore[arg-type]
+    ]
+    return Session.open(home, store, ONE_GPU, jobs, packing=QUICK, modes=modes or {})
+
+
+def until_known(session: Session) -> None:
+    """The first job runs alone until its profile is known; the second one's is known from an earlier run."""
+    session.submit("short")
+    session.run_until(lambda: session.job("short").profile is not None)
+    session.system.store.jobs.request_cancel(session.ids["short"], who="ada", now=session.clock.now())
+    session.run_until(lambda: session.job("short").state.is_terminal)
+    session.submit("long")
+    session.run_until(lambda: session.job("long").profile is not None)
+    session.submit("short")
+
+
+def test_two_jobs_share_a_gpu_and_the_pair_is_kept(store: Store, tmp_path: Path) -> None:
+    session = pair_of(store, tmp_path)
+    until_known(session)
+    session.run_until(lambda: session.job("short").state is JobState.RUNNING, most=5)
+    (pair,) = store.pairs.open()
+    session.run_until(lambda: bool(store.pairs.open()) and store.pairs.open()[0].verdict is PairVerdict.KEPT, most=60)
+    measured = store.pairs.open()[0].measured or {}
+    assert measured["gpu_util_pct"] == 60.0 and measured["planned_util_pct"] == 60.0
+    session.run_until(lambda: all(session.job(name).state is JobState.COMPLETED for name in session.ids))
+    (ended,) = store.pairs.find()
+    assert ended.pair_id == pair.pair_id and ended.ended_at is not None
+    assert [action.state for action in store.actions.find(kind="pack")] == [ActionState.EXECUTED]
+    assert session.cluster.clashes == []
+
+
+def test_a_pair_that_slows_down_is_split_and_the_later_job_stays_alone(store: Store, tmp_path: Path) -> None:
+    session = pair_of(store, tmp_path)
+    session.cluster.jobs["long"] = ScriptedJob("long", work_s=200.0, beside={"short": 0.3})
+    until_known(session)
+    session.run_until(lambda: session.job("short").never_pack, most=120)
+    (pair,) = store.pairs.find()
+    assert pair.verdict is PairVerdict.SPLIT and "of its speed alone" in (pair.why or "")
+    assert session.job("long").state is JobState.RUNNING, "the earlier job goes on"
+    session.run_until(lambda: all(session.job(name).state is JobState.COMPLETED for name in session.ids))
+    assert len(store.pairs.find()) == 1, "never packed again"
+    assert [action.state for action in store.actions.find(kind="unpack")] == [ActionState.EXECUTED]
+    stops = [run.exit.signal for run in session.cluster.runs.values() if run.exit and run.exit.reason == "stopped"]
+    assert stops == [15, 15], "the cancelled one and the split one, both asked to end"
+
+
+def test_a_pair_that_turns_unsteady_is_split_before_the_logs_tell(store: Store, tmp_path: Path) -> None:
+    session = pair_of(store, tmp_path)
+    until_known(session)
+    session.run_until(lambda: session.job("short").state is JobState.RUNNING, most=5)
+    run = next(run for run in session.cluster.runs.values() if run.exit is None and run.job.name == "short")
+    run.job = ScriptedJob("short", work_s=100.0, unsteady=True)
+    session.run_until(lambda: session.job("short").never_pack, most=30)
+    assert "unsteady" in (store.pairs.find()[0].why or "")
+
+
+def test_memory_that_is_about_to_run_out_splits_at_once(store: Store, tmp_path: Path) -> None:
+    session = pair_of(store, tmp_path)
+    until_known(session)
+    session.run_until(lambda: session.job("short").state is JobState.RUNNING, most=5)
+    run = next(run for run in session.cluster.runs.values() if run.exit is None and run.job.name == "short")
+    run.job = ScriptedJob("short", work_s=100.0, memory_mib=20_000.0)
+    session.run_until(lambda: session.job("short").never_pack, most=12)
+    assert "memory is about to run out" in (store.pairs.find()[0].why or "")
+
+
+def test_a_node_that_contradicts_our_books_forms_no_pair(store: Store, tmp_path: Path) -> None:
+    session = pair_of(store, tmp_path)
+    session.cluster.strangers_mib["n1", 0] = 18_000.0
+    until_known(session)
+    for _ in range(10):
+        session.run_pass()
+    assert session.job("short").state is JobState.QUEUED and store.pairs.find() == []
+    (action,) = store.actions.find(kind="pack")
+    assert action.state is ActionState.FAILED and "MiB are in use" in str(action.result)
+    assert store.counters.all()["pairs_contradicted"] == 3, "a bounded number of looks"
+    assert any("not packed" in event.why for event in store.events.of_job(session.ids["short"]))
+
+
+def test_shadow_records_and_changes_nothing(store: Store, tmp_path: Path) -> None:
+    session = pair_of(store, tmp_path, modes={"pack": "shadow"})
+    until_known(session)
+    for _ in range(5):
+        session.run_pass()
+    assert session.job("short").state is JobState.QUEUED
+    (action,) = store.actions.find(kind="pack")
+    assert (action.state, action.payload["partner_job_id"]) == (ActionState.PROPOSED, session.ids["long"])
+
+
+def test_a_person_approves_a_pair_and_later_its_end(store: Store, tmp_path: Path) -> None:
+    session = pair_of(store, tmp_path, modes={"pack": "approve", "unpack": "approve"})
+    session.cluster.jobs["long"] = ScriptedJob("long", work_s=400.0, beside={"short": 0.3})
+    until_known(session)
+    for _ in range(5):
+        session.run_pass()
+    assert session.job("short").state is JobState.QUEUED
+    (action,) = store.actions.find(kind="pack")
+    store.actions.decide(action.action_id, approve=True, person="grace", now=session.clock.now())
+    session.run_until(lambda: session.job("short").state is JobState.RUNNING, most=5)
+    assert store.actions.get(action.action_id).state is ActionState.EXECUTED
+
+    session.run_until(lambda: bool(store.actions.find(kind="unpack")), most=120)
+    session.run_pass()
+    assert session.job("short").state is JobState.RUNNING, "nobody said yes"
+    (unpack,) = store.actions.find(kind="unpack")
+    store.actions.decide(unpack.action_id, approve=True, person="grace", now=session.clock.now())
+    session.run_until(lambda: session.job("short").never_pack, most=5)
+    assert store.actions.get(unpack.action_id).state is ActionState.EXECUTED
+
+
+def test_what_is_not_known_forbids_packing(store: Store, tmp_path: Path) -> None:
+    session = pair_of(store, tmp_path, unsteady=True)
+    session.submit("long")
+    session.run_until(lambda: session.job("long").profile is not None)
+    session.submit("short")
+    for _ in range(5):
+        session.run_pass()
+    facts = gather(session.system, session.cluster.inventory(), store.queue.view())
+    assert facts.queued[session.ids["short"]].sharing_score is None
+    assert session.job("short").state is JobState.QUEUED and store.actions.find(kind="pack") == []
