@@ -19,7 +19,13 @@ from tests.support_control.scripted import MEMORY_MIB, ScriptedJob
 
 NODES = (("n1", 4, "train"), ("i1", 4, "research"), ("i2", 4, "research"), ("p1", 4, "profiler"))
 SECTIONS: dict[str, object] = {
-    "profiling": {"window_s": 15.0, "busy_window_s": 8.0, "max_gpus": 4, "borrow_above_jobs": 6, "return_below_jobs": 2},
+    "profiling": {
+        "window_s": 15.0,
+        "busy_window_s": 8.0,
+        "max_gpus": 4,
+        "borrow_above_jobs": 6,
+        "return_below_jobs": 2,
+    },
     "packing": {"min_remaining_s": 10.0, "watch_after_s": 10.0, "cool_down_s": 30.0},
 }
 SHARED = 0.93
