@@ -29,6 +29,9 @@ from tests.support_advisor.repos import TRAINING, read, write
         ("srun -N 2 --ntasks-per-node=4 --gres=gpu:a100:4 python -u train.py", 4, 2),
         ("CUDA_VISIBLE_DEVICES=0,1,2 torchrun --nproc_per_node=gpu train.py", 3, 1),
         ("composer -n 8 train.py", 8, 1),
+        ("lightning run model --accelerator=cuda --devices=4 --num-nodes=2 train.py --lr 0.1", 4, 2),
+        ("fabric run --devices 2 train.py", 2, 1),
+        ("fabric run --devices auto train.py", None, 1),
         ("nohup env CUDA_VISIBLE_DEVICES=1 python -W ignore train.py", 1, 1),
         ("python train.py", 1, 1),
         ("torchrun --nproc_per_node=N train.py", None, 1),
@@ -169,6 +172,8 @@ def test_options_of_a_compiled_program_are_read_from_its_usage_text(tmp_path: Pa
         ("CUDA_VISIBLE_DEVICES=0,1,2; prog $(echo $CUDA_VISIBLE_DEVICES | tr ',' '\\n' | wc -l)", ["prog", "3"]),
         ("if [ 2 -gt 1 ] && [[ abc == a* ]]; then prog yes; else prog no; fi", ["prog", "yes"]),
         ("prog a\\\n b # c", ["prog", "a", "b"]),
+        ('A="-x 1"; B="-y 2"; ALL="$A $B  ${A}"; prog $ALL', ["prog", "-x", "1", "-y", "2", "-x", "1"]),
+        ('RUN="prog --data $UNSET"; $RUN --lr 1', ["prog", "--data", "${UNSET}", "--lr", "1"]),
         ("prog --data $DATA_DIR $EXTRA_ARGS", ["prog", "--data", "${DATA_DIR}"]),
     ],
 )
@@ -182,6 +187,20 @@ def test_quoted_words_are_kept_as_they_are(value: str) -> None:
     tree = SourceTree(Path(__file__).parent)
     commands = read_line(tree, f"V='{value}'\nprog \"$V\" '{value}' {value}", {}, "")
     assert [word.value for word in commands[-1].words[1:]] == [value] * 3
+
+
+def test_a_script_with_blanks_to_fill_in_keeps_its_other_lines(tmp_path: Path) -> None:
+    script = 'DATA=<path to data>\nCKPT=<your path>\n\nARGS="--nproc_per_node 8"\n'
+    files = {"train.py": TRAINING, "run.sh": script + "torchrun $ARGS train.py --data $DATA <in.txt >out.txt\n"}
+    found = read(tmp_path, files, "bash run.sh")
+    assert found.value(FieldName.GPUS_PER_NODE) == 8
+
+
+def test_options_in_an_unknown_variable_leave_no_default(tmp_path: Path) -> None:
+    files = {"train.py": TRAINING, "run.sh": "A=$(make_args)\ntorchrun $A train.py\n"}
+    found = read(tmp_path, files, "bash run.sh")
+    assert found.value(FieldName.GPUS_PER_NODE) is None
+    assert found.value(FieldName.NODES) is None
 
 
 def test_a_placeholder_is_no_redirect(tmp_path: Path) -> None:

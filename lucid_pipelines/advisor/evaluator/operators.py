@@ -12,6 +12,7 @@ from lucid_pipelines.advisor.evaluator.values import (
     Func,
     Lit,
     Map,
+    Model,
     Native,
     Obj,
     Origin,
@@ -148,6 +149,8 @@ def contains(container: Value, item: Value) -> bool | None:
         if True in answers:
             return True
         return None if None in answers or container.open else False
+    if isinstance(container, Model):
+        return container.holds(item)
     if isinstance(container, Cls) and container.decorated == "enum":
         answers = [equal(each, item) for each in container.attrs.values() if isinstance(each, Obj)]
         return True if True in answers else None

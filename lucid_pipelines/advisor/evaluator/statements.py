@@ -492,10 +492,24 @@ def import_(machine: Machine, node: ast.Import, frame: Frame) -> None:
     for alias in node.names:
         top = alias.name.partition(".")[0]
         machine.trace.imports.setdefault(top, site)
+        _run_path_setter(machine, alias.name)
         if alias.asname:
             machine.put(frame.names, alias.asname, Lazy(alias.name, None, frame.module.package, 0, site))
         else:
             machine.put(frame.names, top, Lazy(top, None, frame.module.package, 0, site))
+
+
+_MAX_SETTER_CHARS = 8_000
+
+
+def _run_path_setter(machine: Machine, name: str) -> None:
+    """Modules run when they are first used, except small ones that change where modules are found."""
+    module = machine.modules.find(name)
+    if module is None or module.state != "new" or not module.file.endswith(".py"):
+        return
+    text = machine.tree.read_text(module.file)
+    if text is not None and len(text) <= _MAX_SETTER_CHARS and "sys.path" in text:
+        machine.run_module(module)
 
 
 def import_from(machine: Machine, node: ast.ImportFrom, frame: Frame) -> None:

@@ -318,6 +318,10 @@ class Model(Value):
         """Set an attribute; whether it was taken."""
         return False
 
+    def holds(self, item: Value) -> bool | None:
+        """``item in self``; ``None`` when this is not known."""
+        return None
+
     def invoke(self, machine: Machine, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value | None:
         """Call the object itself."""
         return None

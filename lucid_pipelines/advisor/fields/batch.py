@@ -193,9 +193,8 @@ def _from_load(facts: JobFacts, batches: Batches, value: Value, processes: Proce
         return False
     source = [setting or value]
     formula = formula_of(value)
-    if processes.spreads:
-        reason = "one process spreads its batch over the devices that it sees"
-        facts.put(FieldName.BATCH_SIZE_PER_DEVICE, Missing(reason))
+    if _one_for_all(facts, processes):
+        facts.put(FieldName.BATCH_SIZE_PER_DEVICE, Missing(_SPREAD))
     else:
         facts.put(FieldName.BATCH_SIZE_PER_DEVICE, to_field(number, source, 0.9, formula))
     world, steps = processes.world_size, batches.steps
@@ -207,6 +206,15 @@ def _from_load(facts: JobFacts, batches: Batches, value: Value, processes: Proce
     text = "per process * processes" + (" * accumulation" if steps > 1 else "") if total != number else formula
     facts.put(FieldName.BATCH_SIZE, to_field(total, source, 0.9, text))
     return True
+
+
+_SPREAD = "one process spreads its batch over the devices that it sees"
+
+
+def _one_for_all(facts: JobFacts, processes: Processes) -> bool:
+    """Whether one process loads for several devices: how it divides the batch among them was not seen."""
+    total = facts.found.get(FieldName.GPUS_TOTAL)
+    return processes.spreads or (processes.world_size == 1 and total is not None and int(total.value) > 1)
 
 
 def _from_divided(facts: JobFacts, value: Sym) -> bool:
@@ -366,7 +374,9 @@ def _from_plain(facts: JobFacts, batches: Batches, plain: Pick, processes: Proce
 def _as_device(
     facts: JobFacts, plain: Pick, world: int | None, steps: int | None, confidence: float, processes: Processes
 ) -> None:
-    if not processes.spreads:
+    if _one_for_all(facts, processes):
+        facts.put(FieldName.BATCH_SIZE_PER_DEVICE, Missing(_SPREAD))
+    else:
         facts.put(
             FieldName.BATCH_SIZE_PER_DEVICE, to_field(plain.value, [plain.lit], confidence, formula_of(plain.lit))
         )

@@ -175,7 +175,7 @@ def _from_calls(facts: JobFacts) -> list[Found]:
         last = last_name(event.path)
         where = Origin(SourceKind.CODE, event.site.file, event.site.line)
         if (
-            re.search(r"(^|\.)(datasets?|data|tfds|Planetoid|ogb)\.", event.path)
+            (re.search(r"(^|\.)(datasets?|data|tfds|Planetoid|ogb)\.", event.path) and "()" not in event.path[:-2])
             or "dataset" in last.lower()
             or "DataModule" in last
         ):

@@ -233,17 +233,22 @@ def _from_launch_words(facts: JobFacts) -> list[Named]:
         text = str(word.value)
         if text.endswith((".sh", ".slurm", ".sbatch", ".bash")) and family_of(last_part(text)) is not None:
             found.append(Named(_script_name(last_part(text)), word, 0.8, 70))
-    for word in facts.launch.args if facts.launch is not None else []:
+    args = facts.launch.args if facts.launch is not None else []
+    for before, word in zip([None, *args], args, strict=False):
         text = str(word.value)
-        option, _, after = text.partition("=")
+        option, mark, after = text.partition("=")
         value = after or text
+        if not mark and before is not None and str(before.value).startswith("-"):
+            option = str(before.value)
         if value.startswith("-") or (
-            re.search(r"output|save|log|ckpt|tokeniz|vocab|data", option)
+            re.search(r"output|save|log|ckpt|tokeniz|vocab|merge|data", option)
             and not value.endswith((".yaml", ".yml", ".py", ".json", ".gin", ".toml"))
         ):
             continue
         if re.search(
-            r"data|hyp|deepspeed|ds_|zero\d|fsdp|accelerate|tokeniz", posixpath.basename(value), re.IGNORECASE
+            r"data|hyp|deepspeed|ds_|zero\d|fsdp|accelerate|tokeniz|vocab|merges",
+            posixpath.basename(value),
+            re.IGNORECASE,
         ):
             continue
         if re.match(r"[-+]*exp(_?(dir|name|id))?$", option):
@@ -287,11 +292,26 @@ def _from_program(facts: JobFacts) -> list[Named]:
         named = _from_instance(facts, event, position)
         if named is not None:
             found.append(named)
+    named_networks = _named_networks(facts)
     for event in facts.trace.calls[:8_000]:
         named = _from_call(event)
-        if named is not None:
-            found.append(named)
+        if named is None:
+            continue
+        if any(file == event.site.file and first <= event.site.line <= last for file, first, last in named_networks):
+            # What a network with a name of its own is made of.
+            named.strength -= 20
+        found.append(named)
     return found
+
+
+def _named_networks(facts: JobFacts) -> list[tuple[str, int, int]]:
+    """Where the classes of networks stand that the program makes and whose own name is a model's."""
+    classes = {id(event.cls): event.cls for event in facts.trace.instances[:2_000]}
+    return [
+        (cls.module.file, cls.node.lineno, cls.node.end_lineno or cls.node.lineno)
+        for cls in classes.values()
+        if cls.node is not None and is_network(cls.library_bases()) and family_of(cls.name) is not None
+    ]
 
 
 def _from_instance(facts: JobFacts, event: InstanceEvent, position: int) -> Named | None:
@@ -459,6 +479,9 @@ def read_shape(facts: JobFacts) -> None:
         (FieldName.D_MODEL, MODEL_WIDTH),
         (FieldName.LAYERS, MODEL_LAYERS),
     ):
+        if name is FieldName.SEQ_LEN and facts.table.named("num_beams", "min_length", "beam_size"):
+            # With these beside it, max_length is that of generated text.
+            names = tuple(each for each in names if each != "max_length")
         picked = pick_setting(
             facts.table, names, _shape_number, avoid=_NOT_SHAPE, use_final=True, minimum_trust=Trust.LOOSE
         )
@@ -492,13 +515,24 @@ def _workers(facts: JobFacts) -> FieldValue | Missing:
         return value if 0 <= value <= 512 else None
 
     picked = pick_setting(facts.table, WORKERS, count)
-    if isinstance(picked, Pick):
+    if isinstance(picked, Pick) and picked.setting is not None and picked.setting.trust > Trust.ASSIGNMENT:
         return pick_to_field(picked)
-    for event in facts.calls("DataLoader"):
+    loaders = [event for event in facts.calls("DataLoader") if _loads_training(event)]
+    for event in loaders:
         value = event.kwargs.get("num_workers")
         if isinstance(value, Lit) and count(value.value) is not None:
             return to_field(int(str(value.value)), [value], 0.85)
+    if isinstance(picked, Pick):
+        return pick_to_field(picked)
     return picked if isinstance(picked, Missing) else Missing("no number of loader workers was found")
+
+
+def _loads_training(event: CallEvent) -> bool:
+    """Whether a loader may be that of the training data: it shuffles, or nothing says otherwise."""
+    shuffle = event.kwargs.get("shuffle")
+    if isinstance(shuffle, Lit):
+        return bool(shuffle.value) or any(key in event.kwargs for key in ("sampler", "batch_sampler"))
+    return True
 
 
 def names_of(value: Value) -> list[str]:

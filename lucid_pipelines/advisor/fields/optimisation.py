@@ -34,7 +34,8 @@ from lucid_pipelines.advisor.fields.settings_table import Trust, normal_name
 from lucid_pipelines.advisor.metadata import Evidence, FieldName, FieldValue, Missing, SourceKind
 
 OPTIMIZERS: dict[str, str] = {
-    "adam": "Adam", "adamw": "AdamW", "sgd": "SGD", "rmsprop": "RMSprop", "adagrad": "Adagrad", "adadelta": "Adadelta",
+    "adam": "Adam", "adamw": "AdamW", "sgd": "SGD", "rmsprop": "RMSprop", "rmsproptf": "RMSprop", "adagrad": "Adagrad",
+    "adadelta": "Adadelta",
     "adafactor": "Adafactor", "adamax": "Adamax", "nadam": "NAdam", "radam": "RAdam", "lamb": "LAMB", "lars": "LARS",
     "lion": "Lion", "novograd": "NovoGrad", "asgd": "ASGD", "sparseadam": "SparseAdam", "lbfgs": "LBFGS",
     "fusedadam": "FusedAdam", "fusedlamb": "FusedLAMB", "fusedsgd": "FusedSGD", "deepspeedcpuadam": "DeepSpeedCPUAdam",

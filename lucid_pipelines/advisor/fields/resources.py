@@ -148,6 +148,8 @@ def _nodes(facts: JobFacts) -> FieldValue | Missing:
         return Missing("only the number of all processes is said")
     if launch is None:
         return Missing("no launch line")
+    if launch.unread:
+        return Missing("the launcher has options in a variable whose value is not known")
     word = launch.target_word or Lit(launch.target, Origin(SourceKind.LAUNCHER, "<command>", 1))
     one = Lit(1, Origin(SourceKind.LAUNCHER, word.origin.file if word.origin else "<command>", word.origin.line
         if word.origin else None, launch.target[:60]))  # fmt: skip

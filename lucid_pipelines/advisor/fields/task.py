@@ -7,7 +7,7 @@ import re
 from lucid_pipelines.advisor.evaluator.values import Lit, Origin
 from lucid_pipelines.advisor.fields.choice import to_field
 from lucid_pipelines.advisor.fields.facts import JobFacts, last_name
-from lucid_pipelines.advisor.fields.vocabulary import Family, dataset_of, family_of
+from lucid_pipelines.advisor.fields.vocabulary import Dataset, Family, dataset_of, family_of
 from lucid_pipelines.advisor.metadata import Evidence, FieldName, FieldValue, Missing, SourceKind
 from lucid_pipelines.advisor.source_tree import SourceTree
 
@@ -27,6 +27,7 @@ _TASK_WORDS: tuple[tuple[str, str], ...] = (
     (r"(?<![a-z])(ctr|click)(?![a-z])", "click-through prediction"),
     (r"(?<![a-z])(asr|speech_recognition|ctc|transducer)(?![a-z])", "speech recognition"),
     (r"(?<![a-z])(tts|text_to_speech|vocoder)(?![a-z])", "text to speech"),
+    (r"(?<![a-z])(multi_pose|pose|keypoints?)(?![a-z])", "pose estimation"),
     (r"(?<![a-z])(instance_?segmentation)(?![a-z])", "instance segmentation"),
     (r"(?<![a-z])(segmentation|semseg|seg)(?![a-z])", "semantic segmentation"),
     (r"(?<![a-z])(detection|detector|det)(?![a-z])", "object detection"),
@@ -64,6 +65,9 @@ def _task(facts: JobFacts) -> FieldValue | Missing:
     if stage is not None:
         return stage
     model_task = family.task if family is not None else None
+    if model_task == "masked language modelling" and not _pretrains(facts):
+        # An encoder is trained for its usual task once; mostly it is tuned for another one.
+        return _from_words(facts) or _of_data(facts, known) or Missing("an encoder that is tuned; for what is not said")
     data_task = known.task if known is not None else None
     if data_task == "instruction tuning" or (
         model_task == "language modelling" and dataset is not None and _TUNED.search(str(dataset.value))
@@ -81,9 +85,33 @@ def _task(facts: JobFacts) -> FieldValue | Missing:
         ):
             return words
         return _basis(model_task, facts, FieldName.MODEL, 0.85)
-    if data_task is not None:
-        return _basis(data_task, facts, FieldName.DATASET, 0.85)
-    return _from_words(facts) or Missing("neither the model nor the data say which task this is")
+    found = _of_data(facts, known) or _from_words(facts)
+    return found or Missing("neither the model nor the data say which task this is")
+
+
+def _of_data(facts: JobFacts, known: Dataset | None) -> FieldValue | None:
+    """The usual task of the data, unless the program's words name another one that it is used for."""
+    if known is None or known.task is None:
+        return None
+    words = _from_words(facts) if known.task == "object detection" else None
+    if words is not None and words.value in _SAME_PICTURES:
+        return words
+    return _basis(known.task, facts, FieldName.DATASET, 0.85)
+
+
+_SAME_PICTURES = ("pose estimation", "instance segmentation", "semantic segmentation")
+"""Tasks that share their data sets with object detection."""
+
+
+def _pretrains(facts: JobFacts) -> bool:
+    if _speaks_of(facts, r"pre_?train|mlm|masked"):
+        return True
+    words = " ".join(
+        str(word.value) for word in [*facts.command_words, *(facts.launch.args[:6] if facts.launch else [])]
+    )
+    return re.search(r"pre_?train|mlm|masked", words, re.IGNORECASE) is not None or any(
+        re.search(r"MaskedLM|ForPreTraining|WholeWordMask", event.path) for event in facts.trace.calls
+    )
 
 
 def _task_family(text: str) -> Family | None:

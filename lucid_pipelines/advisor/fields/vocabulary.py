@@ -396,7 +396,7 @@ def dataset_of(text: str) -> Dataset | None:
 
 
 _PLACEHOLDER = re.compile(
-    r"^\s*$|^\.{2,}$|^<.*>$|^\[.*\]$|^\{.*\}$|^\$|^/?path/to|^/?(your|my)[_/\-]|(^|"
+    r"^\s*$|^\.{2,}$|<[A-Za-z_][\w .\-/]*>|^\[.*\]$|^\{.*\}$|^\$|^/?path/to|^/?(your|my)[_/\-]|(^|"
     r"/)(your|my)[_\-]\w+|^xxx+$|^todo$|^\?+$|placeholder",
     re.IGNORECASE,
 )

@@ -24,6 +24,7 @@ class Launch:
         per_node: processes on each node.
         total: processes in all, when only that is said.
         all_visible: the launcher takes every GPU that it sees.
+        unread: the launcher has options that are not known.
     """
 
     kind: str
@@ -42,6 +43,7 @@ class Launch:
     config_file: Lit | None = None
     all_visible: bool = False
     hosts_from_file: bool = False
+    unread: bool = False
     gpus_per_node: Lit | None = None
     certain: bool = True
     batch: dict[str, Lit] = field(default_factory=dict)
@@ -116,6 +118,8 @@ def unwrap(words: Sequence[Lit], env: Mapping[str, Lit], cwd: str) -> Launch | N
             rest = _mpi(rest[1:], launch, name)
         elif name == "composer":
             rest = _composer(rest[1:], launch)
+        elif name in ("lightning", "fabric") and len(rest) > 1 and str(rest[1].value) == "run":
+            rest = _lightning(rest[2:], launch)
         elif name == "colossalai" and len(rest) > 1:
             rest = _torchrun(rest[2:], launch, "colossalai")
         elif _PYTHON.match(name) or (name.startswith("${") and len(rest) > 1 and _looks_like_program(rest[1])):
@@ -174,6 +178,11 @@ def whole_number(word: Lit | None, name: str) -> Lit | None:
     return Lit(int(text), _named(word, name)) if re.fullmatch(r"\d{1,7}", text) else None
 
 
+_UNKNOWN = re.compile(r"^\$\{[\w?]+\}$")
+_UNREAD = "?"
+"""Stands for options that a variable holds whose value is not known: then no default may be taken."""
+
+
 def _options(words: list[Lit], flags: frozenset[str]) -> tuple[dict[str, Lit], list[Lit]]:
     """Options before the program, by name with underscores, and the words from the program on."""
     found: dict[str, Lit] = {}
@@ -181,6 +190,10 @@ def _options(words: list[Lit], flags: frozenset[str]) -> tuple[dict[str, Lit], l
     while position < len(words):
         word = words[position]
         text = str(word.value)
+        if _UNKNOWN.match(text) and position + 1 < len(words):
+            found[_UNREAD] = word
+            position += 1
+            continue
         if not text.startswith("-") or text == "--":
             break
         position += 1
@@ -223,19 +236,44 @@ def _as_module(options: Mapping[str, Lit], rest: list[Lit]) -> list[Lit]:
 def _torchrun(words: list[Lit], launch: Launch, name: str) -> list[Lit]:
     options, rest = _options(words, _FLAGS["torchrun"])
     launch.launchers += (name,)
+    launch.unread = launch.unread or _UNREAD in options
     count = _first(options, "nproc_per_node", "nproc_per_gpu")
     launch.per_node = whole_number(count, "nproc_per_node")
     if count is not None and str(count.value) in ("gpu", "auto"):
         launch.all_visible = True
         launch.per_node = launch.visible
-    elif count is None:
+    elif count is None and _UNREAD not in options:
         # torchrun and torch.distributed.launch start one process when nothing is said.
         launch.per_node = Lit(1, Origin(SourceKind.LAUNCHER, "<library>", None, "nproc_per_node"))
     nodes = _first(options, "nnodes")
-    if nodes is None:
+    if nodes is None and _UNREAD not in options:
         launch.nodes = launch.nodes or Lit(1, Origin(SourceKind.LAUNCHER, "<library>", None, "nnodes"))
-    else:
+    elif nodes is not None:
         launch.nodes = whole_number(Lit(str(nodes.value).rpartition(":")[2], nodes.origin), "nnodes")
+    return _as_module(options, rest)
+
+
+def _lightning(words: list[Lit], launch: Launch) -> list[Lit]:
+    """``lightning run model [options] FILE``, ``fabric run [model] [options] FILE``."""
+    if words and str(words[0].value) == "model":
+        words = words[1:]
+    options, rest = _options(words, frozenset())
+    launch.launchers += ("lightning",)
+    launch.unread = launch.unread or _UNREAD in options
+    devices = _first(options, "devices")
+    if devices is not None and "," in str(devices.value):
+        launch.per_node = _device_list(devices)
+    elif devices is None and _UNREAD not in options:
+        launch.per_node = Lit(1, Origin(SourceKind.LAUNCHER, "<library>", None, "devices"))
+    else:
+        launch.per_node = whole_number(devices, "devices")
+        launch.all_visible = devices is not None and str(devices.value) in ("auto", "-1")
+    nodes = _first(options, "num_nodes")
+    if nodes is not None:
+        launch.nodes = whole_number(nodes, "num_nodes")
+    elif _UNREAD not in options:
+        launch.nodes = Lit(1, Origin(SourceKind.LAUNCHER, "<library>", None, "num_nodes"))
+    launch.mixed_precision = _first(options, "precision")
     return _as_module(options, rest)
 
 

@@ -20,6 +20,7 @@ from lucid_pipelines.advisor.launch.shell_words import (
     expand_words,
     node_text,
     origin_at,
+    partial_text,
 )
 from lucid_pipelines.advisor.metadata import SourceKind
 from lucid_pipelines.advisor.source_tree import SourceTree
@@ -29,6 +30,8 @@ MAX_COMMANDS = 300
 MAX_DEPTH = 8
 _SBATCH = re.compile(r"^\s*#(?:SBATCH|PBS|BSUB|\$)\s+(.*)$")
 _PLACEHOLDER = re.compile(r"<([\w ./:,|+-]{1,60})>")
+_BLANK = re.compile(r"(?<==)<([A-Za-z][\w ./:,|+-]{0,59})>")
+"""A blank to fill in, as a script's value: ``DATA=<path to data>``. Elsewhere in a script it may be a redirect."""
 _SHELLS = ("bash", "sh", "zsh", "dash", "ksh")
 
 
@@ -51,8 +54,21 @@ def read_script(
         return [], {}
     state = _state(file, cwd, words, env)
     state.batch.update(batch_options(text, file))
-    _Reader(tree).run_text(text, state)
+    _Reader(tree).run_text(_BLANK.sub(_stand_in, text), state)
+    _put_back(state)
     return state.commands, state.batch
+
+
+def _stand_in(match: re.Match[str]) -> str:
+    """A placeholder as one word that a shell would not take for redirects."""
+    return f"\ue000{match.group(1).replace(' ', '_')}\ue001"
+
+
+def _put_back(state: ShellState) -> None:
+    for command in state.commands:
+        for word in (*command.words, *command.env.values()):
+            if isinstance(word.value, str) and "\ue000" in word.value:
+                word.value = word.value.replace("\ue000", "<").replace("\ue001", ">")
 
 
 def read_line(
@@ -60,12 +76,8 @@ def read_line(
 ) -> list[ShellCommand]:
     """Commands of a launch line that is given as one text. ``<name>`` is a placeholder, not a redirect."""
     state = _state(file, cwd, (), env)
-    guarded = _PLACEHOLDER.sub(lambda match: f"\ue000{match.group(1).replace(' ', '_')}\ue001", line)
-    _Reader(tree).run_text(guarded, state)
-    for command in state.commands:
-        for word in command.words:
-            if isinstance(word.value, str) and "\ue000" in word.value:
-                word.value = word.value.replace("\ue000", "<").replace("\ue001", ">")
+    _Reader(tree).run_text(_PLACEHOLDER.sub(_stand_in, line), state)
+    _put_back(state)
     return state.commands
 
 
@@ -192,11 +204,14 @@ class _Reader:
             state.variables[name] = made
             return
         text, origin = ("", origin_at(state, node)) if value is None else expand_text(value, state)
+        partial = partial_text(value, state) if text is None and value is not None else None
         if append and old is not None:
+            shown = partial if text is None else text
+            partial = (old.text if old.text is not None else old.partial or "") + (shown or "")
             text = None if text is None or old.text is None else old.text + text
         if name_node.type == "subscript":
             return
-        state.set(name, text, origin)
+        state.set(name, text, origin, partial)
 
     def _declare(self, node: Node, state: ShellState) -> None:
         exports = node.children[0].type in ("export", "declare", "typeset")

@@ -10,12 +10,18 @@ from lucid_pipelines.advisor.evaluator.values import Lit, Origin
 
 @dataclass(slots=True)
 class Variable:
-    """A shell variable: one text, or the items of an array. ``None`` inside means unknown."""
+    """A shell variable: one text, or the items of an array. ``None`` inside means unknown.
+
+    Attributes:
+        partial: what is known of an unknown text, with ``${NAME}`` for the rest: words of a command are told
+            apart by it, but nothing is compared with it.
+    """
 
     items: list[str | None]
     origin: Origin | None
     is_array: bool = False
     origins: list[Origin | None] = field(default_factory=list)
+    partial: str | None = None
 
     @property
     def text(self) -> str | None:
@@ -62,8 +68,8 @@ class ShellState:
     def get(self, name: str) -> Variable | None:
         return self.variables.get(name)
 
-    def set(self, name: str, text: str | None, origin: Origin | None) -> None:
-        self.variables[name] = Variable([text], origin)
+    def set(self, name: str, text: str | None, origin: Origin | None, partial: str | None = None) -> None:
+        self.variables[name] = Variable([text], origin, partial=partial)
 
     def environment(self) -> dict[str, Lit]:
         """The exported variables with known texts."""

@@ -21,12 +21,24 @@ MAX_WORDS = 3_000
 
 @dataclass(slots=True)
 class Piece:
-    """Part of a word. ``text`` is ``None`` when unknown; quoted text is not split."""
+    """Part of a word. ``text`` is ``None`` when unknown; quoted text is not split.
+
+    Attributes:
+        partial: what is known of an unknown text, with ``${NAME}`` for the rest.
+    """
 
     text: str | None
     origin: Origin | None
     quoted: bool
     name: str | None = None
+    partial: str | None = None
+
+    @property
+    def shown(self) -> str | None:
+        """The text, or what stands for it in a command."""
+        if self.text is not None:
+            return self.text
+        return placeholder(self.name) if self.partial is None else self.partial
 
 
 def node_text(node: Node) -> str:
@@ -60,7 +72,7 @@ def expand(node: Node, state: ShellState) -> list[Lit]:
     current: str | None = None
     origin: Origin | None = None
     for piece in pieces:
-        text = piece.text if piece.text is not None else placeholder(piece.name)
+        text = piece.shown
         if text is None:
             continue
         only_origin = piece.origin if len(pieces) == 1 else None
@@ -89,6 +101,11 @@ def expand_text(node: Node, state: ShellState) -> tuple[str | None, Origin | Non
         return None, origin_at(state, node)
     origin = pieces[0].origin if len(pieces) == 1 and pieces[0].origin is not None else origin_at(state, node)
     return "".join(piece.text or "" for piece in pieces)[:MAX_WORD], origin
+
+
+def partial_text(node: Node, state: ShellState) -> str:
+    """A word as one text, with ``${NAME}`` for each part that is unknown."""
+    return "".join(piece.shown or "" for piece in pieces_of(node, state, quoted=True))[:MAX_WORD]
 
 
 def placeholder(name: str | None) -> str | None:
@@ -146,7 +163,7 @@ def pieces_of(node: Node, state: ShellState, *, quoted: bool) -> list[Piece]:
     if kind in ("command_substitution", "process_substitution"):
         return [Piece(_substitution(node, state), origin_at(state, node), quoted)]
     if kind in ("arithmetic_expansion",):
-        return [_arithmetic(node_text(node)[3:-2], node, state)]
+        return [_arithmetic(node_text(node).strip()[3:-2], node, state)]
     if kind == "array":
         return [Piece(" ".join(str(word.value) for word in expand_words(_array_items(node), state)), None, True)]
     return [Piece(_unescape(node_text(node)), None, quoted)]
@@ -167,6 +184,10 @@ def _string_pieces(node: Node, state: ShellState) -> list[Piece]:
             # Blanks between parts are not always nodes of their own.
             gap = source[end - node.start_byte : child.start_byte - node.start_byte]
             pieces.append(Piece(gap.decode("utf-8", errors="replace"), None, True))
+        text = node_text(child)
+        if child.type != "string_content" and text[:1].isspace():
+            # The grammar counts a blank before an expansion to the expansion.
+            pieces.append(Piece(text[: len(text) - len(text.lstrip())], None, True))
         if child.type == "string_content":
             pieces.append(Piece(re.sub(r'\\(["\\$`])', r"\1", node_text(child)).replace("\\\n", ""), None, True))
         else:
@@ -180,7 +201,7 @@ def _unescape(text: str) -> str:
 
 
 def _expansion(node: Node, state: ShellState, quoted: bool) -> Piece:
-    text = node_text(node)
+    text = node_text(node).strip()
     body = text[2:-1] if text.startswith("${") else text[1:]
     match = re.match(r"(#?)([A-Za-z_]\w*|[0-9]+|[@*#?$!-])(\[[^\]]*\])?", body)
     if match is None:
@@ -192,7 +213,8 @@ def _expansion(node: Node, state: ShellState, quoted: bool) -> Piece:
         return Piece(_length(name, index, state), origin, quoted, name)
     if rest:
         value, origin = _modified(value, origin, name, rest, node, state)
-    return Piece(value, origin, quoted, name)
+    variable = state.get(name) if value is None and index is None and not rest else None
+    return Piece(value, origin, quoted, name, variable.partial if variable is not None else None)
 
 
 def _variable(name: str, index: str | None, state: ShellState) -> tuple[str | None, Origin | None]:

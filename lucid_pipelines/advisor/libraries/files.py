@@ -414,10 +414,9 @@ def is_object_with_items(value: Value) -> bool:
 def register(library: Library) -> None:
     """Add these models to a library."""
     calls = library.calls
-    for name in ("load", "safe_load", "full_load", "unsafe_load", "load_all"):
-        calls[f"yaml.{name}"] = load_yaml
-    calls["ruamel.yaml.load"] = calls["ruamel.yaml.safe_load"] = load_yaml
-    calls["ruamel.yaml.YAML().load"] = calls["yaml.YAML().load"] = load_yaml
+    for module in ("yaml", "ruamel.yaml", "ruamel_yaml", "ruyaml", "oyaml"):
+        for name in ("load", "safe_load", "full_load", "unsafe_load", "round_trip_load", "load_all", "YAML().load"):
+            calls[f"{module}.{name}"] = load_yaml
     for name in (
         "json.load",
         "json.loads",
@@ -426,6 +425,11 @@ def register(library: Library) -> None:
         "commentjson.load",
         "hjson.load",
         "hjson.loads",
+        "simplejson.load",
+        "simplejson.loads",
+        "ujson.load",
+        "ujson.loads",
+        "orjson.loads",
     ):
         calls[name] = load_json
     for name in ("toml.load", "toml.loads", "tomllib.load", "tomllib.loads", "tomli.load", "tomli.loads"):

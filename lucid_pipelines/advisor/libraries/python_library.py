@@ -90,6 +90,10 @@ class ImportPath(Model):
 
     __slots__ = ()
 
+    def holds(self, item: Value) -> bool | None:
+        """Nothing that the program asks for before it adds it; adding twice does no harm."""
+        return False
+
     def get(self, machine: Machine, name: str, site: Site) -> Value | None:
         def add(m: Machine, args: list[Value], kwargs: dict[str, Value], at: Site) -> Value:
             folder = path_text(m, args[-1]) if args else None
