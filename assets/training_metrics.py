@@ -21,7 +21,7 @@ from dagster import (
 
 from lucid_pipelines.control.live_metrics import Curves, JobMetrics, collect, curves
 from lucid_pipelines.domain.states import JobState
-from lucid_pipelines.resources.lucid import LucidResource
+from lucid_pipelines.resources.lucid import LucidResource, open_once
 from lucid_pipelines.tracker.curves import curve_svg
 
 _TRACKED = (
@@ -91,13 +91,13 @@ training_metrics_job = define_asset_job(
 
 @sensor(
     job=training_metrics_job,
-    minimum_interval_seconds=10,
+    minimum_interval_seconds=30,
     default_status=DefaultSensorStatus.RUNNING,
     description="Materialises training_metrics every tracker.interval_s while jobs run.",
 )
-def metrics_sensor(context: SensorEvaluationContext, lucid: LucidResource) -> RunRequest | SkipReason:
+def metrics_sensor(context: SensorEvaluationContext) -> RunRequest | SkipReason:
     """One count; and one last run after the last job ended, so that the plots come down to zero."""
-    system = lucid.system
+    system = open_once()
     counts = system.store.jobs.counts()
     is_active = any(counts[state] for state in JobState if state.is_active)
     was, _, asked_s = (context.cursor or "idle").partition(" ")

@@ -21,9 +21,18 @@ class LucidResource(ConfigurableResource):
 
     @property
     def system(self) -> System:
-        """The open control plane. Keyed by process too: a connection must not cross a fork."""
-        settings = load_settings(self.home)
-        key = (os.getpid(), str(settings.home))
-        if key not in _open:
-            _open[key] = open_system(settings)
-        return _open[key]
+        """The open control plane."""
+        return open_once(self.home)
+
+
+def open_once(home: str | None = None) -> System:
+    """The control plane of a home folder, opened once per process; for sensors, and behind `LucidResource`.
+
+    Sensors do not ask for the resource: a sensor that does makes Dagster open its whole instance at every tick
+    (45 of a tick's 50 CPU-milliseconds on SQLite; docs/decisions/0002).
+    """
+    settings = load_settings(home)
+    key = (os.getpid(), str(settings.home))  # a connection must not cross a fork
+    if key not in _open:
+        _open[key] = open_system(settings)
+    return _open[key]

@@ -22,7 +22,7 @@ from dagster import (
 
 from lucid_pipelines.control.exits import claim_exits, handle_exit
 from lucid_pipelines.control.recovering import carry_out_due, due_actions
-from lucid_pipelines.resources.lucid import LucidResource
+from lucid_pipelines.resources.lucid import LucidResource, open_once
 from lucid_pipelines.sensors.console import LOGGERS
 from lucid_pipelines.store import Claim, Exit
 
@@ -72,14 +72,15 @@ def failure_handling_job() -> None:
     default_status=DefaultSensorStatus.RUNNING,
     description="Starts failure_handling_job when abnormal exits wait in the outbox.",
 )
-def exit_sensor(context: SensorEvaluationContext, lucid: LucidResource) -> RunRequest | SkipReason:
+def exit_sensor(context: SensorEvaluationContext) -> RunRequest | SkipReason:
     """Two counts over our own table; never the run history."""
     del context
-    now = lucid.system.clock.now()
-    pending, oldest = lucid.system.store.exits.pending()
-    claimable = lucid.system.store.exits.claimable_count(now=now) if pending else 0
+    system = open_once()
+    now = system.clock.now()
+    pending, oldest = system.store.exits.pending()
+    claimable = system.store.exits.claimable_count(now=now) if pending else 0
     if claimable == 0 or oldest is None:
-        due = due_actions(lucid.system)
+        due = due_actions(system)
         if due:
             return RunRequest(tags={"lucid/due_actions": str(len(due))})
         if pending:

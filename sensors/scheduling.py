@@ -21,7 +21,7 @@ from lucid_pipelines.control.estimating import refresh_estimates
 from lucid_pipelines.control.scheduling import PassReport, run_window
 from lucid_pipelines.control.tuned import carry_out_approved
 from lucid_pipelines.control.window_watch import WatchState, watch_window
-from lucid_pipelines.resources.lucid import LucidResource
+from lucid_pipelines.resources.lucid import LucidResource, open_once
 from lucid_pipelines.sensors.console import LOGGERS
 
 
@@ -80,9 +80,9 @@ def scheduling_job() -> None:
     default_status=DefaultSensorStatus.RUNNING,
     description="Keeps one scheduling window open while there is work; submission_sensor opens the first.",
 )
-def scheduling_sensor(context: SensorEvaluationContext, lucid: LucidResource) -> SensorResult:
+def scheduling_sensor(context: SensorEvaluationContext) -> SensorResult:
     """Ask for a window when there is work and none is open, or the open one is about to end."""
-    verdict = watch_window(lucid.system, WatchState.parse(context.cursor))
+    verdict = watch_window(open_once(), WatchState.parse(context.cursor))
     if verdict.start:
         return SensorResult(run_requests=[RunRequest()], cursor=verdict.state.to_text())
     return SensorResult(skip_reason=SkipReason(verdict.why), cursor=verdict.state.to_text())

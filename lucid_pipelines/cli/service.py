@@ -16,6 +16,7 @@ from lucid_pipelines.control.demonstration import cancel_what_asks_for_it, find_
 from lucid_pipelines.domain.errors import LucidError
 from lucid_pipelines.domain.job import Job
 from lucid_pipelines.service.control import UpResult, bring_up, take_down
+from lucid_pipelines.service.demo_user import leave_a_user
 from lucid_pipelines.settings import Settings, load_settings
 
 _INTERRUPTED_EXIT = 130
@@ -98,16 +99,21 @@ def _demonstrate(settings: Settings, *, follow: bool, quiet: bool) -> list[Job]:
         if any(item.created for item in submitted) and not quiet:
             console.print(f"Submitted {len(submitted)} demonstration jobs from {demo}.")
         ids = [item.job.job_id for item in submitted]
+        jobs = [item.job for item in submitted]
         if not follow:
-            return [item.job for item in submitted]
-        if quiet or not console.is_terminal:
-            return _follow_quietly(client, ids, quiet=quiet)
-        with Live(console=console, auto_refresh=False) as live:
-            jobs: list[Job] = []
-            for jobs in client.watch(ids, every_s=1.0):
-                cancel_what_asks_for_it(client, jobs)
-                live.update(job_table(jobs, client.system.clock.now(), _title(jobs)), refresh=True)
+            leave_a_user(client, jobs)
             return jobs
+        try:
+            if quiet or not console.is_terminal:
+                return _follow_quietly(client, ids, quiet=quiet)
+            with Live(console=console, auto_refresh=False) as live:
+                for jobs in client.watch(ids, every_s=1.0):
+                    cancel_what_asks_for_it(client, jobs)
+                    live.update(job_table(jobs, client.system.clock.now(), _title(jobs)), refresh=True)
+        except KeyboardInterrupt:
+            leave_a_user(client, jobs)
+            raise
+        return jobs
 
 
 def _follow_quietly(client: Client, ids: list[str], *, quiet: bool) -> list[Job]:

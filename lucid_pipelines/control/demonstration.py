@@ -43,12 +43,17 @@ def submit_demo(client: Client, path: Path) -> list[Submitted]:
     return client.submit_requests(requests)
 
 
+def asks_to_be_cancelled(job: Job) -> bool:
+    """Whether this is the job that its user gives up (label ``demo: cancel``)."""
+    return _LABEL in job.spec.labels
+
+
 def cancel_what_asks_for_it(client: Client, jobs: Sequence[Job]) -> None:
     """Cancel the job labelled ``demo: cancel`` once it has run for a few seconds: somebody changed their mind."""
     now = client.system.clock.now()
     for job in jobs:
         if (
-            _LABEL in job.spec.labels
+            asks_to_be_cancelled(job)
             and job.state is JobState.RUNNING
             and job.cancel_requested_at is None
             and job.started_at is not None

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from dagster import DagsterInstance, RunRequest, SkipReason, build_sensor_context
+from dagster import DagsterInstance, DagsterRunStatus, RunRequest, SkipReason, build_sensor_context
 
 from lucid_pipelines.client import Client
 from lucid_pipelines.control.requests import parse_request
 from lucid_pipelines.definitions import defs
 from lucid_pipelines.domain.cluster import NodeShare, Placement
 from lucid_pipelines.domain.states import JobState, Outcome
-from lucid_pipelines.resources.lucid import LucidResource
 from lucid_pipelines.sensors.exits import exit_sensor
 from lucid_pipelines.sensors.scheduling import scheduling_sensor
 from lucid_pipelines.sensors.submission import submission_sensor
@@ -47,7 +46,7 @@ def execute(name: str, instance: DagsterInstance, **options: object) -> object:
 
 
 def tick(sensor, instance: DagsterInstance, cursor: str | None = None):
-    context = build_sensor_context(instance=instance, cursor=cursor, resources={"lucid": LucidResource()})
+    context = build_sensor_context(instance=instance, cursor=cursor)
     return sensor.evaluate_tick(context)
 
 
@@ -101,9 +100,20 @@ def test_a_job_submitted_from_the_launchpad(client: Client, instance: DagsterIns
 def test_a_batch_is_bounded(client: Client, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LUCID__SUBMISSION__BATCH", "2")
     client.submit_requests([parse_request({"command": ["true"], "name": f"n{i}"}) for i in range(30)])
+    assert len(_batches(instance)) == 4, "at most four runs a tick"
+
+    with DagsterInstance.ephemeral() as other:
+        for _ in range(2):
+            other.create_run_for_job(defs.resolve_job_def("submission_job"), status=DagsterRunStatus.STARTING)
+        assert len(_batches(other)) == 2, "two runs are on their way already"
+        for _ in range(4):
+            other.create_run_for_job(defs.resolve_job_def("submission_job"), status=DagsterRunStatus.STARTING)
+        assert len(_batches(other)) == 1, "never none: they may hang"
+
+
+def _batches(instance: DagsterInstance) -> list[RunRequest]:
     requests = tick(submission_sensor, instance).run_requests
-    batches = [request for request in requests if request.job_name == "submission_job"]
-    assert len(batches) == 4, "at most four runs a tick"
+    return [request for request in requests if request.job_name == "submission_job"]
 
 
 def test_history_and_metrics_assets(client: Client, instance: DagsterInstance, tmp_path: Path) -> None:

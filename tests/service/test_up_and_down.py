@@ -19,6 +19,7 @@ from lucid_pipelines.domain.states import JobState
 from lucid_pipelines.service import control
 from lucid_pipelines.service.control import bring_up, sensor_ticks, take_down
 from lucid_pipelines.service.dagster_home import run_files
+from lucid_pipelines.service.demo_user import leave_a_user
 from lucid_pipelines.service.status import read_status
 from lucid_pipelines.settings import Settings
 from tests.support_service import cold_runs, processes_of, service_settings
@@ -75,6 +76,21 @@ def test_a_killed_daemon_is_started_again_and_told(
     with Client(settings=settings) as client:
         job = client.submit([sys.executable, "-c", "pass"], source_dir=tmp_path, vc="vision").job
         assert client.wait([job.job_id], timeout_s=120)[0].state is JobState.COMPLETED
+
+
+def test_a_job_that_nobody_watches_is_given_up_by_its_user(
+    service: control.UpResult, settings: Settings, tmp_path: Path
+) -> None:
+    with Client(settings=settings) as client:
+        command = [sys.executable, "-c", "import time; time.sleep(300)"]
+        job = client.submit(command, source_dir=tmp_path, vc="vision", labels={"demo": "cancel"}).job
+        pid = leave_a_user(client, [job])
+        assert pid is not None
+        (ended,) = client.wait([job.job_id], timeout_s=90)
+        assert ended.state is JobState.CANCELLED
+        _, exit_status = os.waitpid(pid, 0)
+        assert exit_status == 0
+        assert leave_a_user(client, [ended]) is None, "nothing is left to be given up"
 
 
 def test_a_busy_port_is_named_with_a_free_one(tmp_path: Path) -> None:
