@@ -192,7 +192,7 @@ class RecoverySettings(Section):
 class TrackerSettings(Section):
     """How training logs are followed, and when what they say is suspicious. Findings are advice only."""
 
-    interval_s: float = Field(default=30.0, ge=10, description="Between two looks at the logs of running jobs.")
+    interval_s: float = Field(default=30.0, ge=30, description="Between two looks at the logs of running jobs.")
     values_per_look: int = Field(default=8, ge=1, le=64, description="Losses kept of one job and look.")
     keep_values: int = Field(default=5000, ge=100, description="Values kept of each of a job's metrics.")
     ask_after_s: float = Field(

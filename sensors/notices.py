@@ -14,7 +14,7 @@ from dagster import (
 )
 
 from lucid_pipelines.control.notices import alarm_for_lag, deliver
-from lucid_pipelines.resources.lucid import LucidResource
+from lucid_pipelines.resources.lucid import LucidResource, open_once
 from lucid_pipelines.sensors.console import LOGGERS
 
 
@@ -41,10 +41,10 @@ def notification_job() -> None:
     default_status=DefaultSensorStatus.RUNNING,
     description="Starts notification_job when notices wait; raises the alarm when exits wait too long (R-35).",
 )
-def notice_sensor(context: SensorEvaluationContext, lucid: LucidResource) -> RunRequest | SkipReason:
+def notice_sensor(context: SensorEvaluationContext) -> RunRequest | SkipReason:
     """Two counts over our own tables; nothing at all while no channel is set up."""
     del context
-    system = lucid.system
+    system = open_once()
     if not system.notifiers:
         return SkipReason("no channel is set up (settings: hooks)")
     alarm_for_lag(system)
