@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from lucid_pipelines.tracker import grammar
+from lucid_pipelines.tracker import vocabulary as words
 from lucid_pipelines.tracker.records import Field, Kind, Parsed, Shape, Value
 
 _PLAN_LIMIT = 20_000
@@ -74,8 +75,30 @@ class RecordParser:
                 slots.append(slot)
         end = found[-1].end if found else 0
         tail = " ".join(_WORDS.findall(blanked[end : end + _TAIL_CHARS]))
-        shape = Shape(tuple(fields), tail)
+        shape = Shape(*_durations_named_behind(fields, tail))
         return _Plan(self._shapes.setdefault(shape, shape), tuple(slots))
+
+
+def _durations_named_behind(fields: list[Field], tail: str) -> tuple[tuple[Field, ...], str]:
+    """``01:12 elapsed 02:12 left``: where the first of a run of durations has no name and a word of time stands
+    behind the last, each is named by what stands behind it.
+    """
+    first = next((i for i, field in enumerate(fields) if field.kind is Kind.DURATION), None)
+    if first is None or fields[first].name:
+        return tuple(fields), tail
+    end = next((i for i in range(first, len(fields)) if fields[i].kind is not Kind.DURATION), len(fields))
+    if end - first < 2 or any(field.name.lower() not in _TIME_WORDS for field in fields[first + 1 : end]):
+        return tuple(fields), tail
+    behind = tail if end == len(fields) else fields[end].free or fields[end].name
+    said = behind.split()[0].lower() if behind else ""
+    # Another writer's text may be glued to the last word.
+    last = next((word for word in _TIME_WORDS if said == word or (len(word) > 3 and said.startswith(word))), "")
+    if not last:
+        return tuple(fields), tail
+    names = [*(field.name for field in fields[first + 1 : end]), last]
+    for place, name in zip(range(first, end), names, strict=True):
+        fields[place] = fields[place]._replace(name=name, words=1)
+    return tuple(fields), tail if end < len(fields) or said != last else " ".join(tail.split()[1:])
 
 
 def duration_s(text: str) -> float:
@@ -95,7 +118,8 @@ def duration_s(text: str) -> float:
     return sum(float(number) * _PART_S[letter.lower()] for number, letter in parts)
 
 
-_WORDS = re.compile(r"[A-Za-z\u4e00-\u9fff_./-]*[A-Za-z\u4e00-\u9fff]")
+_WORDS = grammar.WORDS
+_TIME_WORDS = words.ELAPSED | words.REMAINING | {"to", "go"}
 _TAIL_CHARS = 160
 _CLOCK = re.compile(r"(?:(\d+) ?d[a-z]*,? ?)?(\d+:\d\d(?::\d\d)?(?:\.\d+)?)")
 _UNIT_BEHIND = re.compile(r" ?[A-Za-z天小时分钟秒]+")

@@ -88,7 +88,8 @@ _DAYS, _HOURS, _MINUTES, _SECONDS = (
 )
 _VALUE = re.compile(
     r"(?<![A-Za-z0-9_.\\@])(?<!\d[-:])(?<![A-Za-z]-)(?:"
-    r"(?P<dur>(?:\d+ ?(?:days?|d),? ?)?\d+:\d\d:\d\d(?:\.\d+)?(?![\d:])|\d{1,3}:\d\d(?:\.\d+)?(?![\d:])"
+    r"(?P<dur>(?:\d+ ?(?:days?|d),? ?)?\d+:\d\d:\d\d(?:\.\d+)?(?![\d:])(?:s(?![A-Za-z]))?"
+    r"|\d{1,3}:\d\d(?:\.\d+)?(?![\d:])"
     rf"|\d+ ?{_DAYS},? ?\d+ ?{_HOURS}(?:,? ?\d+ ?{_MINUTES})?(?:,? ?[\d.]+ ?{_SECONDS})?"
     rf"|\d+ ?{_HOURS},? ?\d+ ?{_MINUTES}(?:,? ?[\d.]+ ?{_SECONDS})?"
     rf"|\d+ ?{_MINUTES},? ?[\d.]+ ?{_SECONDS})(?![A-Za-z\d])"
@@ -141,7 +142,8 @@ _SEGMENT = re.compile(
     r"[,;|\t{}\[\]()<>\"`•:=：，。；！!?\\]|'(?!s\b)| {2,}|(?<= )[-–—*>](?= )|^[-–—*>]+(?= )|\.{2,}|^/"
 )
 _WORD = re.compile(r"\S+")
-_FREE_WORDS = re.compile(r"[A-Za-z\u4e00-\u9fff_./-]*[A-Za-z\u4e00-\u9fff]")
+_LETTERS = "A-Za-z\u00c0-\u024f\u0370-\u052f\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3"
+WORDS = re.compile(rf"[{_LETTERS}_./-]*[{_LETTERS}]")
 _FILLER = re.compile(r"(?: +(?:is|was|at|of|the|in|for|to|=))+$")
 
 _GLYPH = re.compile(r"[\u2500-\u259f\u2800-\u28ff\u25a0-\u25ff]")
@@ -260,7 +262,7 @@ def _label(left: str) -> tuple[str, str, bool, int, bool, str]:
         explicit,
         len(words),
         opened,
-        " ".join(_FREE_WORDS.findall(" ".join(free))[:24]),
+        " ".join(WORDS.findall(" ".join(free))[:24]),
     )
 
 

@@ -12,6 +12,7 @@ from lucid_pipelines.tracker.phase import Phase, phase_of
 from lucid_pipelines.tracker.records import Field, Kind, Shape
 from lucid_pipelines.tracker.window import Record
 
+_SAME_COUNT = 5
 NO_TRAINING = -5.0
 
 
@@ -94,7 +95,11 @@ class Group:
         """Columns that may be the training loss, the likeliest first; not asides such as averages."""
         if self.phase is Phase.EVALUATION:
             return []
-        found = [c for c in self.of_role(Role.LOSS) if not c.meaning.is_evaluation and not c.field.aside]
+        found = [
+            c
+            for c in self.of_role(Role.LOSS)
+            if not c.meaning.is_evaluation and not c.field.aside and not _is_count(c.values)
+        ]
         return sorted(found, key=lambda c: (-c.meaning.weight, c.index))
 
     @cached_property
@@ -106,6 +111,8 @@ class Group:
         roles = {c.role for c in self.columns if not c.meaning.is_evaluation}
         if self.training_losses:
             score += 2.0 + self.training_losses[0].meaning.weight
+        elif Role.LOSS in roles and not any(_is_count(c.values) for c in self.of_role(Role.LOSS)):
+            score += 2.0  # parts of a loss only
         score += sum(weight for role, weight in _EVIDENCE.items() if role in roles)
         if any(c.role is Role.STEP and c.meaning.weight >= 1.0 for c in self.columns):
             score += 0.5
@@ -118,6 +125,11 @@ class Group:
     @property
     def last_order(self) -> int:
         return self.records[-1].order
+
+
+def _is_count(values: Sequence[float]) -> bool:
+    """Whether a column shows one whole number again and again: nothing that is learnt does that."""
+    return len(values) >= _SAME_COUNT and len(set(values)) == 1 and values[0] == int(values[0])
 
 
 @dataclass(frozen=True)

@@ -85,14 +85,14 @@ def meaning(field: Field) -> Meaning:
 
 
 def tokens_of(name: str) -> list[str]:
-    """``RunningAvgSamplesPerSec`` → running, avg, samples, per, sec; Chinese runs stay whole."""
+    """``RunningAvgSamplesPerSec`` → running, avg, samples, per, sec; words of other languages by what they mean."""
     tokens: list[str] = []
     for token in _TOKEN.findall(name):
         if token[0] > "\u2fff":
-            tokens += _CHINESE.findall(token) or [token]
+            tokens += _UNSPACED.findall(token) or [token]
         else:
             tokens.append(token.lower())
-    return tokens
+    return [words.FOREIGN.get(token, token) for token in tokens]
 
 
 def unit_scale_s(unit: str) -> float | None:
@@ -100,8 +100,13 @@ def unit_scale_s(unit: str) -> float | None:
     return _SCALE_S.get(unit.lower().strip())
 
 
-_TOKEN = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[\u4e00-\u9fff]+")
-_CHINESE = re.compile("|".join(words.CHINESE))
+_OTHER = "\u00c0-\u024f\u0370-\u052f"
+"""Letters with accents, Greek, Cyrillic."""
+_TOKEN = re.compile(
+    rf"[A-Za-z]*[{_OTHER}][A-Za-z{_OTHER}]*|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+"
+    r"|[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3]+"
+)
+_UNSPACED = re.compile("|".join(words.UNSPACED))
 _SCALE_S: dict[str, float] = {}
 for _names, _factor in (
     ("ns nanosecond nanoseconds", 1e-9),

@@ -73,7 +73,11 @@ def name_columns(shape: Shape, text: str, header: Header) -> Shape | None:
             # A bar may follow in the last cell: its numbers are its own.
             fields += [field._replace(name=name, aside=False) for field in own[:1]]
             break
-        fields += [f._replace(name=name, aside=False) if i == 0 else f._replace(aside=True) for i, f in enumerate(own)]
+        # Several numbers in brackets: none of them alone is what the name says.
+        is_vector = cell.startswith("[") and numbers > 1
+        fields += [
+            f._replace(name=name, aside=is_vector) if i == 0 else f._replace(aside=True) for i, f in enumerate(own)
+        ]
     return Shape((*fields, *shape.fields[len(fields) :]), shape.tail) if len(fields) >= 2 else None
 
 

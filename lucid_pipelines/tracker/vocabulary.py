@@ -43,7 +43,7 @@ LOSS_AVERAGED = _words("avg average mean running smooth smoothed epoch ema movin
 NOT_VALUE = _words(
     "type weight weights scale scaler scaling coef coefficient coeff fn func function name pkts packets smoothing mask "
     "ratio lambda alpha factor thresh threshold every interval freq frequency target patience best min lowest prev "
-    "previous delta change limit max count counts std"
+    "previous delta change limit max count counts std packet packets"
 )
 METRIC = _words(
     "acc accuracy return returns episodic "
@@ -78,17 +78,6 @@ PART = _words(
 AVERAGED = _words("avg average mean running smooth smoothed ema overall cumulative moving")
 RATE = _words("speed throughput ups wps tps ips fps tgs sps qps bps eps rate 速度 吞吐 吞吐量")
 STEP_RATE_NAMES = _words("ups sps")
-CHINESE = sorted(
-    {
-        w
-        for words in (STEP, EPOCH, LOSS, METRIC, EVALUATION, TRAINING, TIME, REMAINING, ELAPSED, PER_STEP, RATE)
-        for w in words
-        if w[0] > "\u2fff"
-    }
-    | {"学习率", "显存", "内存", "梯度", "平均", "当前", "总", "样本", "秒", "每步", "每"},
-    key=len,
-    reverse=True,
-)
 SECOND = _words("s sec secs second seconds 秒")
 MEMORY = _words(
     "mem memory ma ca gb mib gib mb rss vram alloc allocated reserved mallocs cache cached peak active 显存 内存"
@@ -120,3 +109,42 @@ SERVICE = _words("requests request reqs req get post http prompt kv pending swap
 SAMPLING = _words(
     "sampling generating generation generate decoding denoising rollout rollouts simulating playing rendering 采样 生成"
 )
+
+FOREIGN: dict[str, str] = {
+    word: meant
+    for meant, foreign in {
+        "step": "schritt schritte schritten étape étapes etape paso pasos passo passos passi шаг шага шаге шагов шаги "
+        "ステップ 단계 스텝",
+        "iteration": "itération itérations iteración iteraciones iteracion iteração iterações iterazione iterazioni "
+        "итерация итерации итераций 反復 반복",
+        "epoch": "epoche epochen époque époques epoque época épocas epoca эпоха эпохи эпоху эпох エポック 에폭 에포크",
+        "batch": "пакет батч バッチ ミニバッチ 배치",
+        "loss": "verlust verluste perte pertes pérdida pérdidas perdida perdita perdite perda perdas потери потеря "
+        "потерь лосс 損失 ロス 손실",
+        "accuracy": "genauigkeit précision precisión exactitude acurácia accuratezza точность 精度 正解率 정확도",
+        "time": "zeit dauer temps durée tiempo tempo durata время времени 時間 시간",
+        "seconds": "sekunde sekunden segundo segundos secondes secondi сек секунда секунды секунд с 초",
+        "remaining": "restzeit verbleibend verbleibende restant restante restantes restanti осталось 残り 남은",
+        "elapsed": "verstrichen écoulé transcurrido decorrido trascorso прошло 経過 경과",
+        "per": "pro par por на あたり 당",
+        "training": "entraînement entrenamiento treino treinamento addestramento обучение обучения 学習 訓練 학습 훈련",
+        "validation": "validierung validación validação validazione валидация проверка 検証 검증",
+        "speed": "geschwindigkeit durchsatz vitesse débit velocidad velocidade velocità скорость 速度 속도",
+        "lr": "lernrate 学習率 학습률",
+    }.items()
+    for word in foreign.split()
+}
+"""Words of other languages, by the word of this vocabulary that they stand for."""
+UNSPACED = sorted(
+    {
+        w
+        for words in (STEP, EPOCH, LOSS, METRIC, EVALUATION, TRAINING, TIME, REMAINING, ELAPSED, PER_STEP, RATE)
+        for w in words
+        if w[0] > "\u2fff"
+    }
+    | {"学习率", "显存", "内存", "梯度", "平均", "当前", "总", "样本", "秒", "每步", "每"}
+    | {w for w in FOREIGN if w[0] > "\u2fff"},
+    key=len,
+    reverse=True,
+)
+"""Words of scripts that put no blanks between words."""

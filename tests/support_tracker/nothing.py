@@ -383,3 +383,51 @@ def noise_line(rng: random.Random, at: datetime) -> str:
             "",
         )
     )
+
+
+@nothing("fresh_sentencepiece")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"unigram_model_trainer.cc(505) LOG(INFO) EM sub_iter={i % 2} size={1_000_000 - 2500 * i} obj={13.2 - i / 900:.4f} num_tokens={2_300_000 + 77 * i} num_tokens/piece={2.1 + i / 999:.5f}"
+        for i in range(n)
+    ]
+
+
+@nothing("fresh_optuna")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"[I {_stamp(i * 20)},123] Trial {i} finished with value: {rng.random():.6f} and parameters: {{'lr': {rng.random() / 100:.6f}, 'layers': {rng.randrange(2, 9)}}}. Best is trial {i // 3} with value: 0.9312."
+        for i in range(n)
+    ]
+
+
+@nothing("fresh_mcmc")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"Chain {i % 4 + 1}: Iteration: {100 * (i // 4 + 1)} / {100 * n} [{100 * (i // 4 + 1) // n:3d}%]  (Sampling)"
+        for i in range(n)
+    ]
+
+
+@nothing("fresh_fsck")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"verified {i * 250}/75000 files, {rng.uniform(90, 120):.1f} files/s, 0 bad checksums, data loss: 0"
+        for i in range(n)
+    ]
+
+
+@nothing("fresh_hpl_bench")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"Prog= {100 * i / n:5.2f}% N_left= {20000 - 60 * i} Time= {i * 1.2:.2f} Time_left= {(n - i) * 1.2:.2f} iGF= {rng.uniform(30000, 40000):.2f} GF= 38123.41"
+        for i in range(n)
+    ]
+
+
+@nothing("fresh_nccl_tests")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"{8 << (i % 28):>13}  {2 << (i % 28):>12}     float     sum      -1    {rng.uniform(20, 9000):.2f}    {rng.uniform(1, 200):.2f}  {rng.uniform(1, 350):.2f}      0    {rng.uniform(20, 9000):.2f}   {rng.uniform(1, 200):.2f}  {rng.uniform(1, 350):.2f}      0"
+        for i in range(n)
+    ]

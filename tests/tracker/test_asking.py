@@ -111,11 +111,15 @@ def test_one_job_is_asked_about_once_even_without_success() -> None:
             return self.data[offset : offset + size]
 
     source = Source()
-    model = Model(ExternalError("no answer"))
+    model = Model(answer(step="999999"))
     state = follow(source, model=model).state
     source.data = ODD + ODD
     assert follow(source, state, model=model).model_use == ModelUse()
     assert len(model.asked) == 1
+    silent = Model(ExternalError("no answer"))
+    state = follow(source, model=silent).state
+    source.data = ODD + ODD + ODD
+    assert follow(source, state, model=silent).model_use == ModelUse(asked=1, failed=1), "a server may come back"
     good = Model(answer())
     source.data = ODD
     state = follow(source, model=good).state
