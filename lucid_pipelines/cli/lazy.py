@@ -26,6 +26,10 @@ TOOLS: dict[str, LazyCommand] = {
     "diagnose": LazyCommand(
         "lucid_pipelines.cli.diagnose", "diagnose", "Find the first true error of a failed job's log."
     ),
+    "advise": LazyCommand(
+        "lucid_pipelines.cli.advise", "advise", "Say what a job is and how long such jobs ran, from its code."
+    ),
+    "history": LazyCommand("lucid_pipelines.cli.history", "app", "Import, export, search and calibrate past jobs."),
     "replay": LazyCommand("lucid_pipelines.cli.replay", "replay", "Replay a trace under several policies."),
     "models": LazyCommand("lucid_pipelines.cli.models", "app", "Train, list, explain, promote and roll back models."),
     "traces": LazyCommand("lucid_pipelines.cli.traces", "app", "Convert, describe and generate job traces."),
