@@ -177,6 +177,14 @@ class Cluster(Protocol):
         """
         ...
 
+    def fetch_checkpoints(self, attempt_id: str, target: Path) -> None:
+        """Bring the checkpoints of the attempt's job into this folder; where they lie there already, do nothing.
+
+        Raises:
+            ExternalError: they cannot be fetched now.
+        """
+        ...
+
     def sample(self) -> Sequence[GpuSample]: ...
 
     def check(self, node: str, test: str) -> CheckResult: ...

@@ -35,7 +35,7 @@ class StateSettings(Section):
 
 
 class NodeSettings(Section):
-    """One declared node with virtual GPUs."""
+    """One declared node: its (virtual) GPUs, and how it is reached where that matters."""
 
     name: str = Field(min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     gpus: int = Field(ge=1, le=64)
@@ -43,6 +43,10 @@ class NodeSettings(Section):
     gpu_type: str = "virtual"
     memory_mib: float = Field(default=24_576.0, gt=0)
     failing_checks: tuple[str, ...] = Field(default=(), description="Diagnosis tests that this virtual node fails.")
+    host: str | None = Field(default=None, min_length=1, description="SSH: name or address; default: the node's name.")
+    port: int = Field(default=22, ge=1, le=65535, description="SSH.")
+    user: str | None = Field(default=None, min_length=1, description="SSH: another user than cluster.ssh.user.")
+    internal_host: str | None = Field(default=None, min_length=1, description="SSH: how other nodes reach it.")
 
 
 DEFAULT_NODES = (
@@ -51,10 +55,33 @@ DEFAULT_NODES = (
 )
 
 
+class SshSettings(Section):
+    """How nodes are reached; the nodes themselves stand in ``cluster.nodes``."""
+
+    user: str | None = Field(default=None, min_length=1, description="Default: the user of the control plane.")
+    key_file: Path | None = Field(default=None, description="Default: the agent's keys and the usual files.")
+    known_hosts: tuple[Path, ...] = (Path("~/.ssh/known_hosts"), Path("/etc/ssh/ssh_known_hosts"))
+    root: str = Field(default="~/.lucid-node", min_length=1, description="Our folder on every node.")
+    python: str = Field(default="python3", min_length=1, description="Python 3.9 or newer on the nodes.")
+    connect_timeout_s: float = Field(default=10.0, gt=0)
+    call_timeout_s: float = Field(default=60.0, gt=0)
+    keepalive_s: float = Field(default=15.0, ge=1)
+    parallel: int = Field(default=16, ge=1, le=256, description="Nodes asked at once.")
+    unreachable_grace_s: float = Field(default=120.0, gt=0, description="Silence that is not yet a fault.")
+    max_checkpoint_mib: float = Field(default=512.0, ge=0, description="Moved for a restart on another node.")
+
+
+class CheckSettings(Section):
+    """A site's own diagnosis test: passes when it ends with status 0."""
+
+    command: tuple[str, ...] = Field(min_length=1)
+    timeout_s: float = Field(default=300.0, gt=0)
+
+
 class ClusterSettings(Section):
     """Where jobs run."""
 
-    kind: Literal["local"] = "local"
+    kind: Literal["local", "ssh"] = "local"
     gpus: Literal["auto", "virtual", "real"] = Field(
         default="auto", description="auto: real GPUs where NVML finds some, else the declared virtual ones."
     )
@@ -63,6 +90,9 @@ class ClusterSettings(Section):
     sample_interval_s: float = Field(default=2.0, gt=0)
     dcgm_url: str | None = Field(default=None, description="dcgm-exporter: asked for what NVML does not tell.")
     warmup_s: float = Field(default=10.0, ge=0, description="A job's first seconds, which its profile leaves out.")
+    job_env: dict[str, str] = Field(default_factory=dict, description="What every job's environment begins with.")
+    checks: dict[str, CheckSettings] = Field(default_factory=dict, description="Diagnosis tests of the site, by name.")
+    ssh: SshSettings = SshSettings()
 
     @field_validator("nodes")
     @classmethod

@@ -6,11 +6,13 @@ import ctypes
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.errors import ExternalError
 from lucid_pipelines.ports import Cluster
+from lucid_pipelines.resources.clusters.checks import CheckCommand
 from lucid_pipelines.resources.clusters.local import LocalCluster, real_nodes
 from lucid_pipelines.resources.clusters.nodes import DeclaredCheck, LocalNode
 from lucid_pipelines.resources.clusters.nvml import NvmlSource
@@ -44,14 +46,53 @@ def open_system(settings: Settings) -> System:
 
 def _local(settings: Settings) -> Cluster:
     chosen = settings.cluster
-    options = WrapperOptions(
-        sample_interval_s=chosen.sample_interval_s, warmup_s=chosen.warmup_s, base_env=_job_environment()
-    )
+    options = replace(_options(chosen), base_env={**_job_environment(), **chosen.job_env})
+    checks = _checks(chosen)
     if chosen.gpus == "real" or (chosen.gpus == "auto" and has_nvml_library()):
         source = NvmlSource()
         nodes = real_nodes(source, vc=settings.default_vc)
-        return LocalCluster(settings.home / "cluster", nodes, nvml=source, options=options)
-    return LocalCluster(settings.home / "cluster", declared_nodes(chosen), options=options)
+        return LocalCluster(settings.home / "cluster", nodes, nvml=source, options=options, check_commands=checks)
+    return LocalCluster(settings.home / "cluster", declared_nodes(chosen), options=options, check_commands=checks)
+
+
+def _ssh(settings: Settings) -> Cluster:
+    # Loaded where it is used: the client library costs every other command a third of a second.
+    from lucid_pipelines.resources.clusters.ssh import SshCluster, SshNode, SshOptions
+
+    chosen, ssh = settings.cluster, settings.cluster.ssh
+    nodes = [
+        SshNode(_declared(node), node.host or node.name, node.port, node.user, node.internal_host)
+        for node in chosen.nodes
+    ]
+    return SshCluster(
+        settings.home / "cluster",
+        nodes,
+        ssh=SshOptions(
+            user=ssh.user,
+            key_file=ssh.key_file,
+            known_hosts=ssh.known_hosts,
+            root=ssh.root,
+            python=ssh.python,
+            connect_timeout_s=ssh.connect_timeout_s,
+            call_timeout_s=ssh.call_timeout_s,
+            keepalive_s=ssh.keepalive_s,
+        ),
+        options=_options(chosen),
+        gpus=chosen.gpus,
+        unreachable_grace_s=ssh.unreachable_grace_s,
+        max_checkpoint_mib=ssh.max_checkpoint_mib,
+        parallel=ssh.parallel,
+        job_env=chosen.job_env,
+        check_commands=_checks(chosen),
+    )
+
+
+def _options(chosen: ClusterSettings) -> WrapperOptions:
+    return WrapperOptions(sample_interval_s=chosen.sample_interval_s, warmup_s=chosen.warmup_s, base_env={})
+
+
+def _checks(chosen: ClusterSettings) -> dict[str, CheckCommand]:
+    return {name: CheckCommand(check.command, check.timeout_s) for name, check in chosen.checks.items()}
 
 
 def _job_environment() -> dict[str, str]:
@@ -89,4 +130,4 @@ def _declared(node: NodeSettings) -> LocalNode:
     )
 
 
-_CLUSTERS: dict[str, Callable[[Settings], Cluster]] = {"local": _local}
+_CLUSTERS: dict[str, Callable[[Settings], Cluster]] = {"local": _local, "ssh": _ssh}

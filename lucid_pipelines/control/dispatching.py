@@ -15,7 +15,7 @@ from enum import Enum
 from lucid_pipelines.control.intake import code_dir, job_dir
 from lucid_pipelines.control.observing import end_failed_launch
 from lucid_pipelines.control.system import System
-from lucid_pipelines.domain.errors import ExternalError, InputError, LucidError, StaleLockError
+from lucid_pipelines.domain.errors import ExternalError, InputError, LucidError, StaleLockError, UnreachableError
 from lucid_pipelines.domain.job import Attempt
 from lucid_pipelines.domain.states import AttemptState
 from lucid_pipelines.ports import LaunchRequest
@@ -91,7 +91,9 @@ def _try(system: System, claim: Claim[Intent]) -> _Fate:
     else:
         system.store.intents.complete(claim, now=system.clock.now())
         return _Fate.DONE
-    is_spent = intent.kind is IntentKind.LAUNCH and claim.tries >= system.settings.scheduling.max_launch_tries
+    # A machine that does not answer says nothing of the launch, which may have been made: it is asked until it does.
+    may_be_spent = intent.kind is IntentKind.LAUNCH and not isinstance(failed, UnreachableError)
+    is_spent = may_be_spent and claim.tries >= system.settings.scheduling.max_launch_tries
     if is_spent or not may_help:
         return _give_up(system, claim, failed)
     return _put_off(system, claim, failed)

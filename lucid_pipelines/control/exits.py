@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
-from pathlib import Path
 
 from lucid_pipelines.control.checkpoints import find_checkpoints
+from lucid_pipelines.control.fetching import local_log
 from lucid_pipelines.control.intake import job_dir
 from lucid_pipelines.control.notices import Occasion, tell
 from lucid_pipelines.control.system import System
@@ -201,7 +201,9 @@ def _handle(system: System, exit: Exit) -> ExitReport:
 
 
 def _facts(system: System, job: Job, attempt: Attempt, exit: Exit) -> FailureFacts:
-    log = Path(attempt.log_path) if attempt.log_path else None
+    log = local_log(system, attempt)
+    folder = job_dir(system, job.job_id) / "checkpoints"
+    system.cluster.fetch_checkpoints(attempt.attempt_id, folder)
     return gather(
         job,
         attempt,
@@ -211,7 +213,7 @@ def _facts(system: System, job: Job, attempt: Attempt, exit: Exit) -> FailureFac
         is_vanished=exit.outcome is Outcome.LOST,
         logs=[log] if log is not None and log.is_file() else [],
         samples=system.store.metrics.gpu_samples(attempt.attempt_id),
-        checkpoints=find_checkpoints(job_dir(system, job.job_id) / "checkpoints", system.clock.now()),
+        checkpoints=find_checkpoints(folder, system.clock.now()),
     )
 
 

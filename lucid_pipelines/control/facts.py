@@ -220,7 +220,7 @@ def _unusable(inventory: Inventory, queue: QueueView, dirty: Collection[GpuKey])
         found.setdefault(reason.node, set()).update(all_gpus if reason.gpu_index is None else [reason.gpu_index])
     for node in inventory.nodes:
         if node.isolations:
-            found.setdefault(node.name, set()).update(node.isolated_gpu_indices)
+            found.setdefault(node.name, set()).update(node.isolated_gpu_indices | node.taken_gpu_indices)
     held = {item.attempt.attempt_id for item in queue.active}
     for slot in queue.slots:
         if slot.attempt_id not in held:

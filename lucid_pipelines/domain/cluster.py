@@ -57,6 +57,8 @@ class Node:
 
     Attributes:
         isolations: every reason that stands against using it, oldest first.
+        detail: why it is not ready, for people to read.
+        taken_gpu_indices: GPUs that are held by somebody who is not managed by us.
     """
 
     name: str
@@ -66,6 +68,8 @@ class Node:
     observed_at: datetime | None = None
     cpus: int | None = None
     isolations: tuple[Isolation, ...] = ()
+    detail: str | None = None
+    taken_gpu_indices: frozenset[int] = frozenset()
 
     @property
     def gpu_count(self) -> int:
@@ -83,8 +87,8 @@ class Node:
         """GPUs that a new job may be placed on: none of a node that is drained or unobserved."""
         if self.condition is not NodeCondition.READY:
             return ()
-        isolated = self.isolated_gpu_indices
-        return tuple(gpu for gpu in self.gpus if gpu.index not in isolated)
+        unusable = self.isolated_gpu_indices | self.taken_gpu_indices
+        return tuple(gpu for gpu in self.gpus if gpu.index not in unusable)
 
 
 @dataclass(frozen=True, slots=True)

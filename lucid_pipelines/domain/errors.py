@@ -43,6 +43,10 @@ class ExternalError(LucidError):
     exit_code = 6
 
 
+class UnreachableError(ExternalError):
+    """A machine does not answer: nothing is known of what was asked of it (R-1), and asking again may help."""
+
+
 class NotPermittedError(LucidError):
     """The request is understood and refused."""
 

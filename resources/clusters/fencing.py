@@ -17,9 +17,10 @@ from lucid_pipelines.domain.errors import ExternalError
 from lucid_pipelines.resources.clusters import wrapper
 from lucid_pipelines.resources.clusters.launcher import WRAPPER_MARKER
 from lucid_pipelines.resources.clusters.processes import attempt_of
-from lucid_pipelines.resources.clusters.records import Started, read_started
+from lucid_pipelines.resources.clusters.start_records import Started, read_started
 
 STEP_S = 0.02
+LEAVE_S = 1.0
 DISK_PATIENCE_S = 5.0
 
 
@@ -32,6 +33,7 @@ def fence(folder: Path, attempt_id: str, patience_s: float) -> int:
     try:
         folder.mkdir(exist_ok=True)  # but not its parents: a disk that is not mounted must not be papered over
         (folder / wrapper.FENCED).touch()
+        _let_it_leave(folder)
         lock, found = _kill_and_lock(folder, attempt_id, patience_s)
     except OSError as error:
         raise ExternalError(f"attempt {attempt_id!r} cannot be fenced; call again: {error}") from error
@@ -100,6 +102,17 @@ def processes_of(folder: Path, attempt_id: str, started: Started | None) -> list
             if child.pid not in ours:
                 found[child.pid] = child
     return [process for process in found.values() if process.state not in "ZX"]
+
+
+def _let_it_leave(folder: Path) -> None:
+    """A wrapper that has written its record ends by itself in a moment: it is nothing that was left."""
+    deadline = time.monotonic() + LEAVE_S
+    while os.path.lexists(folder / wrapper.EXIT) and time.monotonic() < deadline:
+        lock = wrapper.take_lock(str(folder))
+        if lock is not None:
+            os.close(lock)
+            return
+        time.sleep(STEP_S)
 
 
 def _kill_and_lock(folder: Path, attempt_id: str, patience_s: float) -> tuple[int, int]:

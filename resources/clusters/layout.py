@@ -115,7 +115,7 @@ def write_once(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
             file.flush()
             os.fsync(file.fileno())
         with suppress(FileExistsError):
-            path.hardlink_to(temporary)
+            os.link(temporary, path)  # Python 3.9 knows no Path.hardlink_to
     finally:
         temporary.unlink()
     return wrapper.read_json(str(path), SPEC_BYTES)

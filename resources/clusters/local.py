@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -29,19 +28,20 @@ from lucid_pipelines.ports import (
     Observation,
     Sight,
 )
-from lucid_pipelines.resources.clusters import fencing, wrapper
+from lucid_pipelines.resources.clusters import attempts, wrapper
 from lucid_pipelines.resources.clusters.checks import CheckCommand, NodeChecks
 from lucid_pipelines.resources.clusters.isolation import IsolationLedger
-from lucid_pipelines.resources.clusters.launcher import install_wrapper, start_wrapper
-from lucid_pipelines.resources.clusters.layout import SPEC_BYTES, Layout, checked_id, replace_json
+from lucid_pipelines.resources.clusters.launcher import install_wrapper
+from lucid_pipelines.resources.clusters.layout import SPEC_BYTES, Layout, checked_id
 from lucid_pipelines.resources.clusters.loads import GpuLoad, attempt_load, virtual_samples
 from lucid_pipelines.resources.clusters.logs import read_chunk
 from lucid_pipelines.resources.clusters.nodes import LocalNode, nodes_by_name, require_node
 from lucid_pipelines.resources.clusters.nvml import NvmlSource
 from lucid_pipelines.resources.clusters.observing import observe
 from lucid_pipelines.resources.clusters.processes import attempt_of
-from lucid_pipelines.resources.clusters.records import profile_of, read_started
+from lucid_pipelines.resources.clusters.records import profile_of
 from lucid_pipelines.resources.clusters.request import WrapperOptions, checked_grace, wrapper_spec
+from lucid_pipelines.resources.clusters.start_records import read_started
 
 FENCE_PATIENCE_S = 20.0
 NVML_OWNER = "nvml"
@@ -109,25 +109,15 @@ class LocalCluster:
     def launch(self, request: LaunchRequest) -> LaunchResult:
         """Start an attempt under a wrapper of its own; returns once its command runs or is known not to run."""
         spec = wrapper_spec(request, self._nodes, self._options)
-        attempt_id = request.attempt_id
-        try:
-            folder = self._layout.place(attempt_id, request.job_dir, spec)
-            log_path = str(folder / wrapper.LOG)
-            if any(os.path.lexists(folder / name) for name in (wrapper.EXIT, wrapper.STARTED)):
-                return LaunchResult(attempt_id, log_path, already=True)
-            for output in (spec["output_dir"], spec["checkpoint_dir"]):
-                Path(output).mkdir(parents=True, exist_ok=True)
-            self._layout.mark_live(attempt_id)
-        except (OSError, ValueError) as error:
-            raise ExternalError(f"attempt {attempt_id!r} cannot be placed; launch it again: {error}") from error
-        state = start_wrapper(
+        log_path, already = attempts.launch(
+            self._layout,
+            spec,
+            request.job_dir,
             self._wrapper,
-            folder / wrapper.SPEC,
-            attempt_id,
             self._options.base_env,
             self._options.launch_timeout_s,
         )
-        return LaunchResult(attempt_id, log_path, already=state not in ("started", "spawn_failed"))
+        return LaunchResult(request.attempt_id, log_path, already)
 
     def poll(self, attempt_ids: Sequence[str]) -> Mapping[str, Observation]:
         now = self._now()
@@ -139,34 +129,16 @@ class LocalCluster:
 
     def stop(self, attempt_id: str, grace_s: float, reason: str) -> None:
         request = {"grace_s": checked_grace(grace_s), "reason": reason, "requested_at": self._now().isoformat()}
-        try:
-            folder = self._layout.bury(attempt_id)
-            if os.path.lexists(folder / wrapper.EXIT):
-                return
-            unwritten = _try_to_write(folder / wrapper.STOP, request)
-            started = read_started(folder)
-            if started is None:
-                self._end_unstarted(folder, attempt_id, reason)
-                started = read_started(folder)
-        except (OSError, ValueError) as error:
-            raise ExternalError(f"attempt {attempt_id!r} cannot be stopped now; call again: {error}") from error
-        signalled = False
-        if started is not None and started.boot_id == wrapper.boot_id():
-            signalled = wrapper.send_signal(started.wrapper.pid, started.wrapper.start_ticks, signal.SIGTERM)
-        if unwritten is not None and not signalled:
-            raise ExternalError(f"attempt {attempt_id!r} cannot be told to stop; call again: {unwritten}")
+        attempts.stop(self._layout, checked_id(attempt_id), request)
 
     def fence(self, attempt_id: str) -> int:
-        try:
-            folder = self._layout.bury(attempt_id)
-        except OSError as error:
-            raise ExternalError(f"attempt {attempt_id!r} cannot be fenced; call again: {error}") from error
-        found = fencing.fence(folder, attempt_id, FENCE_PATIENCE_S)
-        self._layout.unmark_live(attempt_id)
-        return found
+        return attempts.fence(self._layout, checked_id(attempt_id), FENCE_PATIENCE_S)
 
     def read_log(self, attempt_id: str, offset: int, max_bytes: int) -> LogChunk:
         return read_chunk(self._folder(attempt_id) / wrapper.LOG, offset, max_bytes)
+
+    def fetch_checkpoints(self, attempt_id: str, target: Path) -> None:
+        """Nothing to do: jobs of this machine write their checkpoints where the control plane reads them."""
 
     def sample(self) -> Sequence[GpuSample]:
         """One sample a GPU. Raises ``ExternalError`` when real GPUs cannot be read at all."""
@@ -239,17 +211,6 @@ class LocalCluster:
         node = replace(node, isolations=(*isolations, *lost))
         return node if node.usable_gpus else replace(node, condition=NodeCondition.DRAINED)
 
-    def _end_unstarted(self, folder: Path, attempt_id: str, reason: str) -> None:
-        """Record the end of an attempt that has no wrapper; with one, its wrapper reads the request itself."""
-        lock = wrapper.take_lock(str(folder))
-        if lock is None:
-            return
-        try:
-            if not os.path.lexists(folder / wrapper.STARTED):
-                fencing.record_end(folder, attempt_id, "stopped", f"before it started: {reason}", None)
-        finally:
-            os.close(lock)
-
     def _folder(self, attempt_id: str) -> Path:
         try:
             folder = self._layout.find(attempt_id)
@@ -300,16 +261,6 @@ def real_nodes(nvml: NvmlSource, vc: str = "default", name: str | None = None) -
     if not gpus:
         raise ExternalError("NVML shows no GPU; declare virtual ones instead")
     return (LocalNode(name or socket.gethostname(), gpus, vc, os.cpu_count()),)
-
-
-def _try_to_write(path: Path, request: Mapping[str, object]) -> OSError | None:
-    """A full disk need not keep a job from being stopped: a bare signal means its own grace period."""
-    try:
-        replace_json(path, request)
-    except OSError as error:
-        _log.warning("a stop request cannot be written, a signal must do: %s", error)
-        return error
-    return None
 
 
 def _read_samples(path: Path) -> list[wrapper.Sample]:

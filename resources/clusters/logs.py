@@ -19,8 +19,7 @@ def read_chunk(path: Path, offset: int, max_bytes: int) -> LogChunk:
         InputError: a negative offset or a ``max_bytes`` below 1.
         ExternalError: the file cannot be read.
     """
-    if offset < 0 or max_bytes < 1:
-        raise InputError(f"a log is read from an offset of 0 or more, at least one byte; got {offset}, {max_bytes}")
+    checked_range(offset, max_bytes)
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -40,3 +39,9 @@ def read_chunk(path: Path, offset: int, max_bytes: int) -> LogChunk:
     identity = f"{status.st_dev:x}-{status.st_ino:x}"
     end = begin + len(data)
     return LogChunk(data, begin, end, max(status.st_size, end), begin != offset, identity)
+
+
+def checked_range(offset: int, max_bytes: int) -> None:
+    """Raises ``InputError`` for a piece of a log that cannot be."""
+    if offset < 0 or max_bytes < 1:
+        raise InputError(f"a log is read from an offset of 0 or more, at least one byte; got {offset}, {max_bytes}")

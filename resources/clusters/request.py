@@ -17,7 +17,7 @@ from lucid_pipelines.resources.clusters.layout import checked_id
 from lucid_pipelines.resources.clusters.nodes import LocalNode, placed_gpus, visible_devices
 
 LOAD_LIMITS: dict[str, float | None] = {"gpu_util_pct": 100.0, "memory_util_pct": 100.0, "memory_used_mib": None}
-_INHERITED = re.compile(
+INHERITED = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|VIRTUAL_ENV|CONDA_\w+|LD_LIBRARY_PATH|CPATH"
     r"|CUDA_HOME|CUDA_PATH|NVIDIA_\w+|NCCL_\w+|OMP_NUM_THREADS|MKL_NUM_THREADS|HF_HOME|TORCH_HOME|XDG_\w+"
     r"|SSL_CERT_FILE|SSL_CERT_DIR|REQUESTS_CA_BUNDLE|(?i:https?_proxy|no_proxy|all_proxy)"
@@ -47,7 +47,7 @@ class WrapperOptions:
 
 def inherited_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """The part of an environment that jobs may see: search paths, locale, libraries; no credentials of ours."""
-    return {name: value for name, value in environ.items() if _INHERITED.fullmatch(name)}
+    return {name: value for name, value in environ.items() if INHERITED.fullmatch(name)}
 
 
 def wrapper_spec(request: LaunchRequest, nodes: Mapping[str, LocalNode], options: WrapperOptions) -> dict[str, Any]:

@@ -37,6 +37,7 @@ class LocalHarness(ClusterHarness):
 
     def __init__(self, root: Path, **options: float) -> None:
         self.root = root
+        self.label = root.name[:40]
         self.options = WrapperOptions(
             **{"sample_interval_s": 0.1, "warmup_s": 0.0, "leftover_grace_s": 0.3, **options},
             base_env={**inherited_environment(os.environ), RUN_MARKER: RUN_ID},
@@ -49,7 +50,7 @@ class LocalHarness(ClusterHarness):
         return LocalCluster(self.root / "cluster", NODES, options=self.options)
 
     def request(self, *command: str, **changes: object) -> LaunchRequest:
-        job_id = f"j{len(self.requests) + 1:03}-{self.root.name[:40]}"
+        job_id = f"j{len(self.requests) + 1:03}-{self.label}"
         job_dir = self.root / "jobs" / job_id
         code_dir = job_dir / "code"
         code_dir.mkdir(parents=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from lucid_pipelines.domain.cluster import Gpu, GpuSample, Inventory, Node
@@ -124,6 +125,9 @@ class PretendCluster:
 
     def check(self, node: str, test: str) -> CheckResult:
         return CheckResult(node, test, True, "fine", self.clock.now())
+
+    def fetch_checkpoints(self, attempt_id: str, target: Path) -> None:
+        pass
 
     def isolate(self, node: str, gpu_indices: Sequence[int], owner: str, reason: str) -> None:
         del node, gpu_indices, owner, reason

@@ -1,0 +1,174 @@
+"""What is done to attempts on the machine that runs them: start, look, stop, fence.
+
+The local cluster calls it in its own process; other clusters send it to their nodes (see ``agent_bundle.py``):
+standard library only, Python 3.9.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lucid_pipelines.domain.errors import ExternalError
+from lucid_pipelines.resources.clusters import fencing, wrapper
+from lucid_pipelines.resources.clusters.launcher import start_wrapper
+from lucid_pipelines.resources.clusters.layout import Layout, replace_json
+from lucid_pipelines.resources.clusters.start_records import (
+    Started,
+    is_alive,
+    is_locked,
+    read_record,
+    read_started,
+)
+
+OWN_LOG_BYTES = 16 * 1024
+_log = logging.getLogger(__name__)
+
+
+def launch(
+    layout: Layout, spec: Mapping[str, Any], job_dir: Path, program: Path, env: Mapping[str, str], timeout_s: float
+) -> tuple[str, bool]:
+    """Place an attempt and start its wrapper. Returns its log's path and whether it had been launched before.
+
+    Raises:
+        StateError: the attempt's folder belongs to another attempt.
+        ExternalError: it could not be launched now; the same call may be repeated.
+    """
+    attempt_id = spec["attempt_id"]
+    try:
+        folder = layout.place(attempt_id, job_dir, spec)
+        log_path = str(folder / wrapper.LOG)
+        if any(os.path.lexists(folder / name) for name in (wrapper.EXIT, wrapper.STARTED)):
+            return log_path, True
+        for output in (spec["output_dir"], spec["checkpoint_dir"]):
+            Path(output).mkdir(parents=True, exist_ok=True)
+        layout.mark_live(attempt_id)
+    except (OSError, ValueError) as error:
+        raise ExternalError(f"attempt {attempt_id!r} cannot be placed; launch it again: {error}") from error
+    state = start_wrapper(program, folder / wrapper.SPEC, attempt_id, env, timeout_s)
+    return log_path, state not in ("started", "spawn_failed")
+
+
+def look(layout: Layout, attempt_id: str) -> dict[str, Any]:
+    """What can be seen of an attempt, as JSON: ``sight`` and, where known, ``exit``, ``started_at``, ``detail``.
+
+    Rules, in this order:
+
+    1. An exit record stands: exited.
+    2. No start record: not_started, provided that the place where it would be can be read.
+    3. The wrapper's lock is held: running.
+    4. An exit record stands after all (it ended while we looked): exited.
+    5. Otherwise vanished: started, no wrapper, no record.
+
+    Whatever cannot be read or understood on the way: unobserved (R-1). Never raises for what the disk does.
+    """
+    try:
+        return _look(layout, attempt_id)
+    except (OSError, ValueError) as error:
+        return {"sight": "unobserved", "detail": f"cannot be observed: {error}"}
+
+
+def stop(layout: Layout, attempt_id: str, request: Mapping[str, Any]) -> None:
+    """Ask an attempt to end; one that was never launched never starts. ``request`` is what ``stop.json`` says.
+
+    Raises:
+        ExternalError: it cannot be told now; the same call may be repeated.
+    """
+    reason = str(request["reason"])
+    try:
+        folder = layout.bury(attempt_id)
+        if os.path.lexists(folder / wrapper.EXIT):
+            return
+        unwritten = _try_to_write(folder / wrapper.STOP, request)
+        started = read_started(folder)
+        if started is None:
+            _end_unstarted(folder, attempt_id, reason)
+            started = read_started(folder)
+    except (OSError, ValueError) as error:
+        raise ExternalError(f"attempt {attempt_id!r} cannot be stopped now; call again: {error}") from error
+    signalled = False
+    if started is not None and started.boot_id == wrapper.boot_id():
+        signalled = wrapper.send_signal(started.wrapper.pid, started.wrapper.start_ticks, signal.SIGTERM)
+    if unwritten is not None and not signalled:
+        raise ExternalError(f"attempt {attempt_id!r} cannot be told to stop; call again: {unwritten}")
+
+
+def fence(layout: Layout, attempt_id: str, patience_s: float) -> int:
+    """Kill whatever is left of an attempt and record that. Returns how many processes were found.
+
+    Raises:
+        ExternalError: a process survives SIGKILL, or the disk refuses.
+    """
+    try:
+        folder = layout.bury(attempt_id)
+    except OSError as error:
+        raise ExternalError(f"attempt {attempt_id!r} cannot be fenced; call again: {error}") from error
+    found = fencing.fence(folder, attempt_id, patience_s)
+    layout.unmark_live(attempt_id)
+    return found
+
+
+def _look(layout: Layout, attempt_id: str) -> dict[str, Any]:
+    entry = layout.attempts / attempt_id  # leads through the link, which saves reading it
+    record = read_record(entry, wrapper.EXIT)
+    if record is not None:
+        return {"sight": "exited", "exit": record}
+    started = read_started(entry)
+    if started is None:
+        return _not_started(layout, attempt_id)
+    started_at = started.started_at.isoformat()
+    if is_locked(entry, started):
+        return {"sight": "running", "started_at": started_at}
+    record = read_record(entry, wrapper.EXIT)
+    if record is not None:
+        return {"sight": "exited", "exit": record}
+    return {"sight": "vanished", "started_at": started_at, "detail": _vanished_detail(started)}
+
+
+def _not_started(layout: Layout, attempt_id: str) -> dict[str, Any]:
+    folder = layout.find(attempt_id)
+    if folder is None:
+        return {"sight": "not_started", "detail": "never launched here"}
+    folder.stat()  # a folder that has gone away says nothing
+    return {"sight": "not_started", "detail": _last_words(folder)}
+
+
+def _last_words(folder: Path) -> str:
+    try:
+        said = wrapper.read_bytes(str(folder / wrapper.OWN_LOG), OWN_LOG_BYTES).decode("utf-8", "replace").strip()
+    except (OSError, ValueError):
+        said = ""
+    return "placed, but its command has not started" + (f"; its wrapper said: {said[-500:]}" if said else "")
+
+
+def _vanished_detail(started: Started) -> str:
+    if started.boot_id != wrapper.boot_id():
+        return "the machine was restarted while it ran"
+    left = "still runs" if is_alive(started.main, started.boot_id) else "is gone"
+    return f"its wrapper is gone without an exit record; its main process {started.main.pid} {left}"
+
+
+def _end_unstarted(folder: Path, attempt_id: str, reason: str) -> None:
+    """Record the end of an attempt that has no wrapper; with one, its wrapper reads the request itself."""
+    lock = wrapper.take_lock(str(folder))
+    if lock is None:
+        return
+    try:
+        if not os.path.lexists(folder / wrapper.STARTED):
+            fencing.record_end(folder, attempt_id, "stopped", f"before it started: {reason}", None)
+    finally:
+        os.close(lock)
+
+
+def _try_to_write(path: Path, request: Mapping[str, Any]) -> OSError | None:
+    """A full disk need not keep a job from being stopped: a bare signal means its own grace period."""
+    try:
+        replace_json(path, request)
+    except OSError as error:
+        _log.warning("a stop request cannot be written, a signal must do: %s", error)
+        return error
+    return None
