@@ -47,6 +47,7 @@ class NodeSettings(Section):
     port: int = Field(default=22, ge=1, le=65535, description="SSH.")
     user: str | None = Field(default=None, min_length=1, description="SSH: another user than cluster.ssh.user.")
     internal_host: str | None = Field(default=None, min_length=1, description="SSH: how other nodes reach it.")
+    ssh_root: str | None = Field(default=None, min_length=1, description="SSH: another folder than cluster.ssh.root.")
 
 
 DEFAULT_NODES = (

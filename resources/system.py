@@ -61,7 +61,7 @@ def _ssh(settings: Settings) -> Cluster:
 
     chosen, ssh = settings.cluster, settings.cluster.ssh
     nodes = [
-        SshNode(_declared(node), node.host or node.name, node.port, node.user, node.internal_host)
+        SshNode(_declared(node), node.host or node.name, node.port, node.user, node.internal_host, node.ssh_root)
         for node in chosen.nodes
     ]
     return SshCluster(

@@ -61,6 +61,7 @@ class SshNode:
         node: its name, declared GPUs and virtual cluster.
         user: overrides the cluster's user.
         internal_host: how other nodes reach it (MASTER_ADDR); default: ``host``.
+        root: overrides the cluster's folder there.
     """
 
     node: LocalNode
@@ -68,6 +69,7 @@ class SshNode:
     port: int = 22
     user: str | None = None
     internal_host: str | None = None
+    root: str | None = None
 
 
 class SshCluster:
@@ -121,7 +123,8 @@ class SshCluster:
             raise ExternalError(f"the cluster's folder cannot be used: {root}: {error}") from error
         self._placed = PlacedAttempts(self._layout)
         self._connections = {
-            name: NodeConnection(name, host.host, host.port, host.user, self._ssh) for name, host in self._hosts.items()
+            name: NodeConnection(name, host.host, host.port, host.user, _for_node(self._ssh, host))
+            for name, host in self._hosts.items()
         }
         self._guard = threading.Lock()
         self._hello: dict[str, dict[str, Any]] = {}
@@ -484,6 +487,10 @@ class SshCluster:
         if faults and must_succeed:
             raise faults[0]
         return [None if isinstance(result, LucidError) else result for result in done]
+
+
+def _for_node(options: SshOptions, node: SshNode) -> SshOptions:
+    return options if node.root is None else replace(options, root=node.root)
 
 
 class _Body:

@@ -100,7 +100,8 @@ class Machines:
         lines = []
         for machine in self.machines:
             kind, key = (machine.folder / "host_key.pub").read_text().split()[:2]
-            lines.append(f"[{machine.host}]:{machine.port} {kind} {key}\n")
+            name = machine.host if machine.port == 22 else f"[{machine.host}]:{machine.port}"
+            lines.append(f"{name} {kind} {key}\n")
         self.known_hosts.write_text("".join(lines))
 
     def new_host_key(self, machine: Machine) -> None:
