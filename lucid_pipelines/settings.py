@@ -175,7 +175,35 @@ class SubmissionSettings(Section):
     """How new submissions are taken in."""
 
     batch: int = Field(default=25, ge=1, le=500)
-    advise_timeout_s: float = Field(default=20.0, gt=0)
+    advise_timeout_s: float = Field(
+        default=20.0, gt=0, description="Time box of the advisor for one job, and for a whole batch."
+    )
+
+
+class AdvisorSettings(Section):
+    """What past jobs with similar code say of a new one. How far that goes is set by ``modes.advise``."""
+
+    index: str | None = Field(
+        default=None, description="URL of the history index (database or redis://); default: history.db in the home."
+    )
+    embedder: Literal["hash", "server", "bge"] = Field(
+        default="hash", description="hash: no weights; server: /v1/embeddings; bge: BGE-m3 in the own environment."
+    )
+    embedder_url: str | None = Field(default=None, pattern=r"^https?://", description="Of the server, up to /v1.")
+    embedder_model: str = Field(default="BAAI/bge-m3", min_length=1)
+    embedder_dimension: int = Field(default=1024, ge=1, le=65_536)
+    threshold: float | None = Field(
+        default=None, ge=-1, le=1, description="T_score, from `lucid history calibrate`; default: the embedder's."
+    )
+    k: int = Field(default=20, ge=1, le=1000, description="Similar jobs that are looked at.")
+    ask_language_model: bool = Field(default=False, description="Ask it for what reading the code leaves open.")
+    memory_mib: int = Field(default=1536, ge=256, description="Of the process that reads code.")
+
+    @model_validator(mode="after")
+    def _server_has_an_address(self) -> AdvisorSettings:
+        if self.embedder == "server" and self.embedder_url is None:
+            raise ValueError("the embedder 'server' needs embedder_url")
+        return self
 
 
 class SnapshotSettings(Section):
@@ -202,10 +230,22 @@ class ModesSettings(Section):
 
     restart: Mode = Mode.SHADOW
     isolate: Mode = Mode.SHADOW
-    skip_profiling: Mode = Mode.SHADOW
+    advise: Mode = Field(
+        default=Mode.SHADOW, description="Estimates from similar past jobs; shadow: recorded, not used. Not: approve."
+    )
+    skip_profiling: Mode = Field(
+        default=Mode.SHADOW, description="Take the profile of similar past jobs for a new one's. Not: approve."
+    )
     pack: Mode = Field(default=Mode.SHADOW, description="Two jobs on one GPU.")
     unpack: Mode = Field(default=Mode.SHADOW, description="Split a pair that runs slowly or unsteadily.")
     lend: Mode = Field(default=Mode.SHADOW, description="Let idle nodes profile while many jobs wait for it.")
+
+    @field_validator("advise", "skip_profiling")
+    @classmethod
+    def _nobody_is_asked(cls, mode: Mode) -> Mode:
+        if mode is Mode.APPROVE:
+            raise ValueError("a submission waits for nobody: choose off, shadow or live")
+        return mode
 
 
 class RecoverySettings(Section):
@@ -327,6 +367,7 @@ class Settings(Section):
     profiling: ProfilingSettings = ProfilingSettings()
     packing: PackingSettings = PackingSettings()
     submission: SubmissionSettings = SubmissionSettings()
+    advisor: AdvisorSettings = AdvisorSettings()
     snapshot: SnapshotSettings = SnapshotSettings()
     dagster: DagsterSettings = DagsterSettings()
     modes: ModesSettings = ModesSettings()
@@ -340,6 +381,11 @@ class Settings(Section):
     @property
     def state_url(self) -> str:
         return self.state.url or f"sqlite:///{self.home / 'state.db'}"
+
+    @property
+    def history_index_url(self) -> str:
+        """Where the past jobs are that the advisor looks at."""
+        return self.advisor.index or f"sqlite:///{self.home / 'history.db'}"
 
     @property
     def artefacts(self) -> Path:

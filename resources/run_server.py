@@ -26,6 +26,7 @@ from typing import NoReturn
 from dagster import DagsterInstance, in_process_executor, job, op
 
 from lucid_pipelines.domain.errors import ExternalError, StateError
+from lucid_pipelines.resources.advisors import preload
 from lucid_pipelines.resources.run_callers import Callers, has_hung_up, reply
 from lucid_pipelines.resources.run_protocol import parse_message, worker_identity
 from lucid_pipelines.sensors.console import LOGGERS
@@ -46,6 +47,7 @@ def serve(socket_path: Path, definitions_module: str = MODULE_NAME) -> None:
     # Dagster's command line is imported once here; each child only calls it.
     (dagster_command,) = entry_points(group="console_scripts", name="dagster")
     dagster_main = dagster_command.load()
+    preload()
     _warm_up()
     sources = _newest_source()
     stopping = _stop_on_sigterm()

@@ -12,6 +12,7 @@ from pathlib import Path
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.errors import ExternalError
 from lucid_pipelines.ports import Cluster
+from lucid_pipelines.resources.advisors import configured_advisor
 from lucid_pipelines.resources.clusters.checks import CheckCommand
 from lucid_pipelines.resources.clusters.local import LocalCluster, real_nodes
 from lucid_pipelines.resources.clusters.nodes import DeclaredCheck, LocalNode
@@ -35,12 +36,14 @@ def open_system(settings: Settings) -> System:
     except OSError as error:
         raise ExternalError(f"the home folder cannot be created; set LUCID_HOME to another: {error}") from error
     cluster = _CLUSTERS[settings.cluster.kind](settings)
+    model = configured_model(settings.language_model)
     return System.of(
         settings,
         Store.open(settings.state_url),
         cluster,
-        language_model=configured_model(settings.language_model),
+        language_model=model,
         notifiers=configured_notifiers(settings.hooks),
+        advisor=configured_advisor(settings, model),
     )
 
 

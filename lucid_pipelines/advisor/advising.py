@@ -105,6 +105,7 @@ class Advisor:
         index: past jobs.
         model: asked for what reading leaves open; ``None`` = never.
         read: reads a job's metadata; by default in a process of its own.
+        residuals: ln(actual / predicted) of earlier predictions, newest last.
 
     Raises:
         InputError: the index holds vectors of another embedder, dimension or fingerprint schema.
@@ -119,6 +120,7 @@ class Advisor:
         model: LanguageModel | None = None,
         read: Reader = extract_boxed,
         clock: Callable[[], float] = time.monotonic,
+        residuals: Sequence[float] = (),
     ) -> None:
         space = vector_space(embedder)
         if index.space != space:
@@ -130,7 +132,7 @@ class Advisor:
         self._read = read
         self._clock = clock
         self._counts: Counter[str] = Counter()
-        self._residuals: deque[float] = deque(maxlen=MAX_RESIDUALS)
+        self._residuals: deque[float] = deque(residuals, maxlen=MAX_RESIDUALS)
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -144,12 +146,18 @@ class Advisor:
         as_of: datetime,
         surroundings: Surroundings | None = None,
         exclude_job_ids: frozenset[str] = frozenset(),
+        time_box_s: float | None = None,
     ) -> Advice:
-        """Advice for a job whose code lies at ``root``; within the time box, and without raising."""
+        """Advice for a job whose code lies at ``root``; within the time box, and without raising.
+
+        Args:
+            time_box_s: another time box than that of the settings.
+        """
         started, cpu = self._clock(), time.process_time()
+        until = started + (self._settings.time_box_s if time_box_s is None else time_box_s)
         agent: AgentReport | None = None
         try:
-            metadata, agent = self._metadata(root, launch, started)
+            metadata, agent = self._metadata(root, launch, until)
         except LucidError as error:
             return self._done(AdvisedEstimate(None, Fallback.CODE_NOT_READ, str(error)), started, cpu)
         mark = fingerprint(metadata, surroundings)
@@ -182,22 +190,20 @@ class Advisor:
 
     # ------------------------------------------------------------------ the path
 
-    def _metadata(
-        self, root: Path, launch: LaunchDescription, started: float
-    ) -> tuple[JobMetadata, AgentReport | None]:
+    def _metadata(self, root: Path, launch: LaunchDescription, until: float) -> tuple[JobMetadata, AgentReport | None]:
         # The box may take a little longer than its reading, to start and to be ended.
-        reading_s = max(LEAST_READING_S, self._left_s(started) - START_ALLOWANCE_S)
+        reading_s = max(LEAST_READING_S, self._left_s(until) - START_ALLOWANCE_S)
         limits = BoxLimits(reading_s, self._settings.memory_mib)
         metadata = self._read(root, launch, limits)
-        left_s = self._left_s(started)
+        left_s = self._left_s(until)
         if self._model is None or left_s <= LEAST_READING_S:
             return metadata, None
         bounds = self._settings.agent
         bounded = replace(bounds, wall_s=min(bounds.wall_s, left_s))
         return complete_with_model(root, launch.command, metadata, self._model, bounded, self._clock)
 
-    def _left_s(self, started: float) -> float:
-        return max(LEAST_READING_S, self._settings.time_box_s - (self._clock() - started))
+    def _left_s(self, until: float) -> float:
+        return max(LEAST_READING_S, until - self._clock())
 
     def _look(
         self, mark: Fingerprint, as_of: datetime, exclude: frozenset[str]
@@ -232,7 +238,9 @@ class Advisor:
         self._count(advised)
         # The boxed reader's own time is what it reported: the child is not this process.
         reading_s = 0.0 if metadata is None else metadata.report.wall_s
-        cost = AdviceCost(cpu_s=time.process_time() - cpu + reading_s)
+        # A server's GPU is taken for busy while it is asked: an upper bound, and all that can be seen from here.
+        gpu_s = 0.0 if agent is None or agent.turns == 0 else agent.wall_s
+        cost = AdviceCost(cpu_s=time.process_time() - cpu + reading_s, gpu_s=gpu_s)
         return Advice(advised, cost, self._clock() - started, metadata, mark, similar, agent)
 
     def _count(self, advised: AdvisedEstimate) -> None:

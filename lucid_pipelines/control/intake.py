@@ -8,12 +8,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 
 from lucid_pipelines import snapshots
+from lucid_pipelines.control.advising import OFF, advise, advised_profile, keep, learn_ended
 from lucid_pipelines.control.known_profiles import known_profile
 from lucid_pipelines.control.pool import owned_nodes, would_profile
 from lucid_pipelines.control.sampling import is_known
@@ -26,8 +26,8 @@ from lucid_pipelines.domain.errors import (
     StaleLockError,
     StateError,
 )
-from lucid_pipelines.domain.job import Estimate, Job, Profile
-from lucid_pipelines.domain.states import Cause, JobState, Outcome
+from lucid_pipelines.domain.job import Job, Profile
+from lucid_pipelines.domain.states import Cause, JobState, Mode, Outcome
 from lucid_pipelines.snapshots.errors import CorruptSnapshotError
 from lucid_pipelines.store import Claim, JobChanges
 
@@ -38,24 +38,6 @@ _CLAIM_TTL_S = 120.0
 _RETRY_S = 15.0
 _MAX_TRIES = 3
 """So often is a damaged snapshot read again before the job fails: a disk may have been away."""
-
-
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """What the advisor found for a job; ``estimate`` is ``None`` when there is no evidence."""
-
-    estimate: Estimate | None
-    basis: str
-
-
-Advisor = Callable[[Job, Path], Advice]
-"""Job and its materialised code -> advice. Must keep to its time box by itself."""
-
-
-def no_evidence(job: Job, code_dir: Path) -> Advice:
-    """The advisor of a system without one: it never has evidence, and says so."""
-    del job, code_dir
-    return Advice(estimate=None, basis="no_evidence")
 
 
 class IntakeResult(StrEnum):
@@ -70,7 +52,10 @@ class IntakeResult(StrEnum):
 
 
 def claim_batch(system: System, worker: str) -> list[Claim[Job]]:
-    """Claim the oldest submissions that wait to be taken in."""
+    """Claim the oldest submissions that wait to be taken in. What has ended meanwhile becomes evidence for them."""
+    if system.advisor is not None:
+        system.advisor.begin_batch(system.store)
+        learn_ended(system)
     return system.store.jobs.claim(
         INTAKE_STATES,
         worker=worker,
@@ -80,7 +65,7 @@ def claim_batch(system: System, worker: str) -> list[Claim[Job]]:
     )
 
 
-def take_in(system: System, claim: Claim[Job], advisor: Advisor = no_evidence) -> IntakeResult:
+def take_in(system: System, claim: Claim[Job]) -> IntakeResult:
     """Bring one claimed job into the queue.
 
     Returns:
@@ -92,7 +77,7 @@ def take_in(system: System, claim: Claim[Job], advisor: Advisor = no_evidence) -
     """
     try:
         job = _snapshot(system, claim)
-        job = _advise(system, job, advisor)
+        job = _advise(system, job)
         _enqueue(system, job)
     except _SnapshotLostError as error:
         return _refuse(system, claim.item.job_id, str(error), is_users=False)
@@ -172,25 +157,25 @@ def _check_workdir(target: Path, workdir: str) -> None:
         raise InputError(f"the working directory is not in the snapshot (was it ignored?): {workdir!r}")
 
 
-def _advise(system: System, job: Job, advisor: Advisor) -> Job:
-    advice = _ask(system, job, advisor)
+def _advise(system: System, job: Job) -> Job:
+    """Ask what similar jobs took. In shadow mode the answer is only kept; the plain estimate counts."""
+    if job.state is not JobState.SNAPSHOTTED:
+        return job  # a batch that died had come further
+    advice = advise(system, job, code_dir(system, job.job_id))
+    if advice is not None:
+        keep(system, advice)
     now = system.clock.now()
-    estimate = advice.estimate
+    estimate = advice.estimate if advice is not None and advice.mode == Mode.LIVE else None
     if estimate is None:
-        system.store.counters.add(f"advice_{advice.basis}", now=now)
         (estimate,) = system.durations.estimate(system.store, system.settings, [job], now)
     system.store.estimates.record({job.job_id: estimate}, now=now)
-    evidence = {"advice": advice.basis, "estimate_s": estimate.duration_s, "basis": estimate.basis}
+    evidence = {
+        "advice": OFF if advice is None else advice.basis,
+        "mode": None if advice is None else advice.mode,
+        "estimate_s": estimate.duration_s,
+        "basis": estimate.basis,
+    }
     return _forward(system, job, JobState.SNAPSHOTTED, JobState.ADVISED, "advised", evidence)
-
-
-def _ask(system: System, job: Job, advisor: Advisor) -> Advice:
-    """An advisor reads code that anybody may have written: when it breaks, the job goes on without its advice."""
-    try:
-        return advisor(job, code_dir(system, job.job_id))
-    except Exception:  # noqa: BLE001
-        _log.exception("the advisor failed for %s", job.job_id)
-        return Advice(estimate=None, basis="advisor_failed")
 
 
 def _enqueue(system: System, job: Job) -> Job:
@@ -198,7 +183,12 @@ def _enqueue(system: System, job: Job) -> Job:
     if job.state is not JobState.ADVISED:
         return job  # a batch that died had come further
     profile = job.profile if is_known(job.profile) else known_profile(system, job)
-    if profile is None and would_profile(system, owned_nodes(system, system.cluster.inventory().nodes), job):
+    if profile is None:
+        is_profiled = would_profile(system, owned_nodes(system, system.cluster.inventory().nodes), job)
+        profile = advised_profile(system, job, is_profiled=is_profiled)
+    else:
+        is_profiled = False
+    if profile is None and is_profiled:
         return _forward(system, job, JobState.ADVISED, JobState.PROFILE_QUEUED, "waits to be profiled", None)
     evidence = None if profile is None else {"profile": asdict(profile)}
     return _forward(system, job, JobState.ADVISED, JobState.QUEUED, "waits for GPUs", evidence, profile=profile)

@@ -10,6 +10,7 @@ from lucid_pipelines import policies
 from lucid_pipelines.clock import SystemClock
 from lucid_pipelines.control import tuned
 from lucid_pipelines.control.estimating import Durations
+from lucid_pipelines.control.live_advisor import LiveAdvisor
 from lucid_pipelines.control.memory import LoopMemory
 from lucid_pipelines.domain.errors import LucidError
 from lucid_pipelines.domain.states import Mode
@@ -29,6 +30,7 @@ class System:
     Attributes:
         durations: estimates by the duration model in service.
         language_model: asked only where deterministic reading is not sure; ``None`` = none is configured.
+        advisor: what past jobs with similar code say of new ones; ``None`` = switched off.
         notifiers: ways to tell people, by the name of their channel; none by default.
     """
 
@@ -41,6 +43,7 @@ class System:
     language_model: LanguageModel | None = None
     notifiers: Mapping[str, Notifier] = field(default_factory=dict)
     durations: Durations = field(default_factory=Durations, compare=False)
+    advisor: LiveAdvisor | None = field(default=None, compare=False)
 
     @classmethod
     def of(
@@ -51,6 +54,7 @@ class System:
         clock: Clock | None = None,
         language_model: LanguageModel | None = None,
         notifiers: Mapping[str, Notifier] | None = None,
+        advisor: LiveAdvisor | None = None,
     ) -> System:
         """Build the policy that the settings name.
 
@@ -67,6 +71,7 @@ class System:
             given,
             language_model=language_model,
             notifiers=notifiers or {},
+            advisor=advisor,
         )
 
 

@@ -11,6 +11,7 @@
 ``exits``      outbox of ended attempts, claimed by the failure handler
 ``leases``     named rights with a token: acquire, renew, hand_over, release
 ``estimates``  predictions, stored before their outcome and scored after it
+``advice``     what similar past jobs said of each job, and how it fared
 ``history``    one row per ended attempt; ``duration_stats`` as of any moment
 ``metrics``    GPU samples and job metrics, bounded per attempt
 ``tracking``   how far each attempt's log was followed, and what it said
@@ -33,8 +34,11 @@ from lucid_pipelines.store.records import (
     Action,
     ActionState,
     ActiveAttempt,
+    AdviceRow,
+    AdviceVerdict,
     CancelResult,
     Claim,
+    EndedAdvice,
     EndResult,
     EstimateRow,
     EstimateScore,
@@ -62,9 +66,12 @@ __all__ = [
     "Action",
     "ActionState",
     "ActiveAttempt",
+    "AdviceRow",
+    "AdviceVerdict",
     "CancelResult",
     "Claim",
     "EndResult",
+    "EndedAdvice",
     "EstimateRow",
     "EstimateScore",
     "Event",

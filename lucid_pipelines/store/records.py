@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Generic, TypedDict, TypeVar
 
 from lucid_pipelines.domain.cluster import GpuSample, Placement
+from lucid_pipelines.domain.history import HistoryRow
 from lucid_pipelines.domain.job import Attempt, Estimate, Job, Profile
 from lucid_pipelines.domain.states import Cause, JobState, Mode, Outcome
 
@@ -299,6 +300,71 @@ class EstimateScore:
     mean_abs_error_s: float | None
     mean_log_ratio: float | None
     coverage_frac: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceRow:
+    """What similar past jobs said of a job, kept before it ran, and how that fared.
+
+    Attributes:
+        mode: how far the advice could go then: ``shadow`` or ``live``.
+        basis: the estimate's, or the reason why there is none.
+        reading_key: names the code, command and request that were read; equal ones are read once.
+        mark: the fingerprint and what its past likes must match; ``None`` when the code was not read.
+        profile: utilisation and memory that similar jobs showed.
+        similar: the similar jobs with similarity, hardware, outcome and weight, the most similar first.
+        cpu_s, gpu_s: what the advice cost.
+        skip_mode: mode in which its profile took the place of a profiling run; ``None`` = it did not.
+        saved_gpu_s: GPU time of the profiling run that was not needed; ``None`` = it took place all the same.
+        verdict: ``hit_right``, ``hit_wrong``, ``fallback``, ``not_scored``; ``None`` until the job's end was learned.
+    """
+
+    job_id: str
+    made_at: datetime
+    mode: str
+    basis: str
+    detail: str
+    reading_key: str | None = None
+    mark: Json | None = None
+    estimate: Estimate | None = None
+    profile: Profile | None = None
+    similar: tuple[Json, ...] = ()
+    cpu_s: float = 0.0
+    gpu_s: float = 0.0
+    wall_s: float = 0.0
+    skip_mode: str | None = None
+    saved_gpu_s: float | None = None
+    verdict: str | None = None
+    actual_s: float | None = None
+    relative_error: float | None = None
+    within: bool | None = None
+    learned_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EndedAdvice:
+    """A job that has ended, with the advice that it got and its last attempt (``None`` = it never ran).
+
+    Attributes:
+        main_runs: attempts outside of the profiling pool that ran.
+    """
+
+    advice: AdviceRow
+    job: Job
+    run: HistoryRow | None
+    main_runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceVerdict:
+    """How one piece of advice fared. ``residual`` is ln(actual / predicted)."""
+
+    job_id: str
+    verdict: str
+    actual_s: float | None = None
+    relative_error: float | None = None
+    residual: float | None = None
+    within: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from lucid_pipelines.store.actions import Actions
+from lucid_pipelines.store.advice import AdviceRows
 from lucid_pipelines.store.attempts import Attempts
 from lucid_pipelines.store.counters import Counters, Meta
 from lucid_pipelines.store.database import Database
@@ -47,6 +48,7 @@ class Store:
         self.exits = Exits(database)
         self.leases = Leases(database)
         self.estimates = Estimates(database)
+        self.advice = AdviceRows(database)
         self.metrics = Metrics(database)
         self.tracking = Tracking(database)
         self.history = History(database)

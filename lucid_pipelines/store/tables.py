@@ -245,6 +245,38 @@ estimates = Table(
     Index("ix_estimates_scored_at", "scored_at"),
 )
 
+_UNLEARNED = text("learned_at IS NULL")
+
+advice = Table(
+    "advice",
+    metadata,
+    Column("job_id", IdText, primary_key=True),
+    Column("made_at", UtcTime, nullable=False),
+    Column("mode", CleanText, nullable=False),
+    Column("basis", CleanText, nullable=False),
+    Column("detail", CleanText, nullable=False),
+    Column("reading_key", IdText),
+    Column("mark", JsonDocument),
+    Column("estimate", JsonDocument),
+    Column("profile", JsonDocument),
+    Column("similar", JsonDocument),
+    Column("cpu_s", Finite, nullable=False),
+    Column("gpu_s", Finite, nullable=False),
+    Column("wall_s", Finite, nullable=False),
+    Column("skip_mode", CleanText),
+    Column("saved_gpu_s", Finite),
+    Column("verdict", CleanText),
+    Column("actual_s", Finite),
+    Column("relative_error", Finite),
+    Column("residual", Finite),
+    Column("within", Boolean),
+    Column("learned_at", UtcTime),
+    Index("ix_advice_reading_key", "reading_key", "made_at"),
+    Index("ix_advice_made_at", "made_at"),
+    Index("ix_advice_learned_at", "learned_at"),
+    Index("ix_advice_unlearned", "job_id", sqlite_where=_UNLEARNED, postgresql_where=_UNLEARNED),
+)
+
 gpu_samples = Table(
     "gpu_samples",
     metadata,

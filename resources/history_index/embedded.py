@@ -1,7 +1,8 @@
 """The default history index: rows in our own database, exact search in memory (SEMANTIC_STACK, "Embedded index").
 
-100,000 vectors of 1,024 numbers take 410 MB of memory, once per process; equal fingerprints share a vector.
-Several processes may write: each reads what the others added before it answers.
+100,000 vectors of 1,024 numbers take 410 MB of memory, once per process; equal fingerprints share a vector, and
+only rows that pass a search's filters are ever loaded. Several processes may write: each reads what the others
+added before it answers.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from lucid_pipelines.domain.similarity import (
     VectorSpace,
     why_fewer,
 )
-from lucid_pipelines.resources.history_index.partitions import Facets, Hit, Partitions, facets_of
+from lucid_pipelines.resources.history_index.partitions import Facets, Hit, Partitions, admits, facets_of
 from lucid_pipelines.resources.history_index.tables import jobs, metadata, spaces, vectors
 from lucid_pipelines.resources.history_index.vectors import checked_vector
 
@@ -54,6 +55,11 @@ class EmbeddedIndex:
         self._memory = Partitions(space.dimension)
         self._seen_number = 0
         self._seen_removals = 0
+        self._total = 0
+        self._newest: dict[Facets, int] = {}
+        """The highest number of each combination of facets, as of ``_seen_number``."""
+        self._loaded: dict[Facets, int] = {}
+        """Up to which number each combination is in memory."""
         try:
             _create_tables(engine)
             with self._writing.begin() as connection:
@@ -89,10 +95,10 @@ class EmbeddedIndex:
         question = checked_vector(vector, self._space.dimension)
         try:
             with self._lock:
-                self._refresh()
+                self._refresh(where)
                 # One more than asked for: the best one below the threshold is worth telling.
                 eligible, hits = self._memory.search(question, k + 1, as_of.timestamp(), where)
-                total = len(self._memory)
+                total = self._total
             kept = [hit for hit in hits if hit.similarity >= threshold][:k]
             rejected = next((hit.similarity for hit in hits if hit.similarity < threshold), None)
             matches = self._records(kept)
@@ -232,38 +238,61 @@ class EmbeddedIndex:
 
     # ------------------------------------------------------------------ reading
 
-    def _refresh(self) -> None:
-        """Read what was added since the last look; all of it when something was removed or replaced."""
+    def _refresh(self, where: HistoryFilter) -> None:
+        """Read what was added since the last look and passes the filters; anew when something was removed."""
         with self._engine.connect() as connection:
             statement = select(spaces.c.next_number, spaces.c.removals).where(spaces.c.space == self._space.key)
             next_number, removals = connection.execute(statement).one()
             if removals != self._seen_removals:
-                self._memory, self._seen_number = Partitions(self._space.dimension), 0
+                self._memory = Partitions(self._space.dimension)
+                self._seen_number, self._total = 0, 0
+                self._newest, self._loaded = {}, {}
             if next_number - 1 > self._seen_number:
-                self._load(connection, next_number)
+                self._count(connection, next_number)
             self._seen_number, self._seen_removals = next_number - 1, removals
+            for facets, newest in self._newest.items():
+                if admits(where, facets) and newest > self._loaded.get(facets, 0):
+                    self._load(connection, facets, newest)
 
-    def _load(self, connection: Connection, before: int) -> None:
+    def _count(self, connection: Connection, before: int) -> None:
+        """How many rows each combination of facets got, and the newest of them."""
+        kinds = (jobs.c.task_type, jobs.c.gpu_family, jobs.c.gpu_count_class)
         statement = (
-            select(
-                jobs.c.job_id,
-                jobs.c.number,
-                jobs.c.task_type,
-                jobs.c.gpu_family,
-                jobs.c.gpu_count_class,
-                jobs.c.digest,
-                jobs.c.ended_at_s,
-                vectors.c.vector,
-            )
-            .join(vectors, (vectors.c.space == jobs.c.space) & (vectors.c.digest == jobs.c.digest))
+            select(*kinds, func.count(), func.max(jobs.c.number))
             .where(jobs.c.space == self._space.key, jobs.c.number > self._seen_number, jobs.c.number < before)
+            .group_by(*kinds)
+        )
+        for task, family, count_class, count, newest in connection.execute(statement):
+            self._newest[task, family, count_class] = int(newest)
+            self._total += int(count)
+
+    def _load(self, connection: Connection, facets: Facets, newest: int) -> None:
+        mine = (jobs.c.space == self._space.key) & (jobs.c.number > self._loaded.get(facets, 0))
+        mine &= jobs.c.number <= newest
+        for column, value in zip((jobs.c.task_type, jobs.c.gpu_family, jobs.c.gpu_count_class), facets, strict=True):
+            mine &= column.is_(None) if value is None else column == value
+        statement = (
+            select(jobs.c.job_id, jobs.c.number, jobs.c.digest, jobs.c.ended_at_s)
+            .where(mine)
             .order_by(jobs.c.number)
             .execution_options(yield_per=_STREAM)
         )
-        for job_id, number, task, family, count_class, digest, ended_at_s, raw in connection.execute(statement):
-            facets: Facets = (task, family, count_class)
-            vector = None if self._memory.knows(facets, digest) else np.frombuffer(raw, dtype="<f4")
-            self._memory.add(job_id, number, facets, digest, ended_at_s, vector)
+        for batch in connection.execute(statement).partitions(_STREAM):
+            unknown = {row.digest for row in batch if not self._memory.knows(facets, row.digest)}
+            found = self._vectors_of(connection, sorted(unknown))
+            for job_id, number, digest, ended_at_s in batch:
+                vector = None if self._memory.knows(facets, digest) else found[digest]
+                self._memory.add(job_id, number, facets, digest, ended_at_s, vector)
+        self._loaded[facets] = newest
+
+    def _vectors_of(self, connection: Connection, digests: Sequence[str]) -> dict[str, NDArray[np.float32]]:
+        found: dict[str, NDArray[np.float32]] = {}
+        for chunk in _chunks(digests):
+            statement = select(vectors.c.digest, vectors.c.vector).where(
+                vectors.c.space == self._space.key, vectors.c.digest.in_(chunk)
+            )
+            found.update((digest, np.frombuffer(raw, dtype="<f4")) for digest, raw in connection.execute(statement))
+        return found
 
     def _records(self, hits: Sequence[Hit]) -> tuple[SimilarJob, ...]:
         if not hits:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lucid_pipelines.client import Client
-from lucid_pipelines.control.intake import Advice, IntakeResult, claim_batch, take_in
+from lucid_pipelines.control.intake import IntakeResult, claim_batch, take_in
+from lucid_pipelines.control.live_advisor import LiveAdvisor
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.errors import InputError, NotFoundError
 from lucid_pipelines.domain.job import Job, JobSpec
@@ -89,15 +93,20 @@ def test_a_folder_that_cannot_be_made_is_tried_again(client: Client, system: Sys
     assert take_in_all(late(system)) == ["queued"]
 
 
-def test_an_advisor_that_breaks_costs_only_its_advice(system: System) -> None:
-    def broken(job: Job, code_dir: Path) -> Advice:
+def test_an_advisor_that_breaks_costs_only_its_advice(client: Client, system: System, source: Path) -> None:
+    def broken(residuals: Sequence[float]) -> Any:
         raise RecursionError("a program that nests too deep")
 
-    job = submit(system)
-    (claim,) = claim_batch(system, "intake")
-    assert take_in(system, claim, broken) is IntakeResult.QUEUED
-    assert system.store.jobs.get(job.job_id).estimate is not None
-    assert any(name == "advice_advisor_failed" for name in system.store.counters.all())
+    (source / "train.py").write_text("pass")
+    job = client.submit(["python", "train.py"], source_dir=source, vc="vision").job
+    world = replace(system, advisor=LiveAdvisor(broken, 5.0))
+    (claim,) = claim_batch(world, "intake")
+    assert take_in(world, claim) is IntakeResult.QUEUED
+    assert world.store.jobs.get(job.job_id).estimate is not None
+    assert world.store.counters.all()["advice_advisor_failed"] == 1
+    kept = world.store.advice.of_job(job.job_id)
+    assert kept is not None
+    assert "nests too deep" in kept.detail
 
 
 def test_a_request_that_names_no_usable_folder_is_refused(client: Client, source: Path) -> None:
