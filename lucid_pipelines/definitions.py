@@ -8,7 +8,7 @@ from dagster import BetaWarning, Definitions, PreviewWarning, in_process_executo
 warnings.filterwarnings("ignore", category=BetaWarning)
 warnings.filterwarnings("ignore", category=PreviewWarning)
 
-from lucid_pipelines.assets import duration_model, job_history, packing_model, throughput_model, training_metrics
+from lucid_pipelines.assets import duration_model, job_history, packing_model, throughput_model, training_metrics, tuner
 from lucid_pipelines.resources.lucid import LucidResource
 from lucid_pipelines.sensors import exits, launchpad, maintenance, model_updates, notices, scheduling, submission
 from lucid_pipelines.sensors.console import LOGGERS
@@ -20,6 +20,7 @@ defs = Definitions(
         *duration_model.ASSETS,
         *throughput_model.ASSETS,
         *packing_model.ASSETS,
+        *tuner.ASSETS,
     ],
     asset_checks=[
         job_history.job_history_contract,
@@ -38,6 +39,7 @@ defs = Definitions(
         training_metrics.training_metrics_job,
         model_updates.model_updates_job,
         model_updates.weekly_model_updates_job,
+        tuner.tuner_job,
     ],
     sensors=[
         submission.submission_sensor,
@@ -51,6 +53,7 @@ defs = Definitions(
         job_history.job_history_schedule,
         model_updates.model_updates_schedule,
         model_updates.weekly_model_updates_schedule,
+        tuner.tuner_schedule,
     ],
     # Every run is one process: what steps hand on stays in its memory, what must last goes to our own stores.
     executor=in_process_executor,

@@ -52,7 +52,7 @@ def tune_command(
     retraining: Annotated[
         bool, typer.Option("--retraining", help="Search the period of retraining too; trains models, which takes long.")
     ] = False,
-    processes: Annotated[int, typer.Option(min=1, help="Worker processes.", show_default="all cores")] = 0,
+    processes: Annotated[int | None, typer.Option(min=1, help="Worker processes.", show_default="all cores")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Draws of what the trace does not tell (workloads).")] = 2,
     pieces: Annotated[int, typer.Option(min=1, help="Stretches that the searched days are cut into.")] = 2,
     unseen_days: Annotated[float, typer.Option(min=0.1, help="Newest days, kept from the search.")] = 7.0,

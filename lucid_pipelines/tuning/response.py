@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from lucid_pipelines.tuning.sweep import Sweep, Trial
 _FOLDS = 5
 _MIN_POINTS = 12
 _FIT = FitSettings(
-    bags=4, max_rounds=600, smoothing_rounds=20, learning_rate=0.05, min_samples_leaf=2, max_bins=16, jobs=1
+    bags=4, max_rounds=300, smoothing_rounds=20, learning_rate=0.1, min_samples_leaf=2, max_bins=16, jobs=1
 )
 
 
@@ -134,6 +134,6 @@ def _unseen_r2(rows: np.ndarray, target: np.ndarray, groups: np.ndarray, feature
         learn = folds != fold
         if learn.sum() < MIN_ROWS:
             return None
-        model = fit_additive(rows[learn], target[learn], features, _FIT, groups=groups[learn])
+        model = fit_additive(rows[learn], target[learn], features, replace(_FIT, bags=2), groups=groups[learn])
         predicted[~learn] = model.predict(rows[~learn])
     return r_squared(predicted, target)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.domain.trace import ClusterSpec, TraceJob
@@ -95,20 +96,11 @@ def scenarios_of(
     unseen: list[Scenario] = []
     for number, jobs in enumerate(variants):
         ordered = sorted(jobs, key=lambda job: job.submit_s)
-        for part in range(pieces):
-            search.append(
-                _piece(f"search-{part}-seed-{number}", ordered, cluster, _cut(first, edge, part, pieces), predictions)
-            )
-            unseen.append(
-                _piece(f"unseen-{part}-seed-{number}", ordered, cluster, _cut(edge, last, part, pieces), predictions)
-            )
+        for into, name, begin, end in ((search, "search", first, edge), (unseen, "unseen", edge, last + 1e-6)):
+            cuts = [begin + part * (end - begin) / pieces for part in range(pieces)]
+            for part, window in enumerate(pairwise([*cuts, end])):
+                into.append(_piece(f"{name}-{part}-seed-{number}", ordered, cluster, window, predictions))
     return ScenarioSet(tuple(search), tuple(unseen), unseen_s / _DAY_S)
-
-
-def _cut(begin: float, end: float, part: int, pieces: int) -> tuple[float, float]:
-    length = (end - begin) / pieces
-    # The last moment belongs to the last piece.
-    return begin + part * length, end + 1e-6 if part == pieces - 1 and end > begin else begin + (part + 1) * length
 
 
 def _piece(

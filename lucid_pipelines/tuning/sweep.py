@@ -153,15 +153,14 @@ class _Race:
                 known = self._journal.get(scenario.name, trial.values)
                 if known is not None:
                     trial.measures[scenario.name] = known
+                    continue
+                future = submit(scenario, trial.values)
+                if future.done():
+                    self._note(trial, scenario, future)
                 else:
-                    waiting[submit(scenario, trial.values)] = trial
+                    waiting[future] = trial
             for future in as_completed(waiting):
-                trial = waiting[future]
-                measures = _result(future)
-                self._journal.add(scenario.name, trial.values, measures)
-                trial.measures[scenario.name] = measures
-                self.replayed += 1
-                self._tell()
+                self._note(waiting[future], scenario, future)
             for trial in alive:
                 trial.dropped = self._drop and self._is_hopeless(trial)
             alive = [trial for trial in alive if not trial.dropped]
@@ -176,6 +175,13 @@ class _Race:
             return 10.0
         logs = log_ratios(trial, self.trials[0], "avg_jct_s")
         return fmean(logs) if logs else 0.0
+
+    def _note(self, trial: Trial, scenario: Scenario, future: Future[dict[str, float | None]]) -> None:
+        measures = _result(future)
+        self._journal.add(scenario.name, trial.values, measures)
+        trial.measures[scenario.name] = measures
+        self.replayed += 1
+        self._tell()
 
     def _is_hopeless(self, trial: Trial) -> bool:
         if self._best is None:

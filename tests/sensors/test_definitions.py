@@ -20,12 +20,13 @@ def test_assets(repository) -> None:
     assert {"job_history", "training_metrics", "cluster_throughput"} <= keys
     assert {"duration_features", "duration_candidate", "duration_evaluation", "duration_model"} <= keys
     assert {"throughput_candidate", "throughput_evaluation", "throughput_model"} <= keys
-    assert {"packing_evaluation", "packing_model"} <= keys
+    assert {"packing_evaluation", "packing_model", "tuner_sweep", "tuned_settings"} <= keys
 
 
 def test_models_come_from_history(repository) -> None:
     graph = repository.asset_graph
     path = ["job_history", "duration_features", "duration_candidate", "duration_evaluation", "duration_model"]
+    path += ["tuner_sweep", "tuned_settings"]
     for above, below in pairwise(path):
         assert AssetKey(above) in graph.get(AssetKey(below)).parent_keys
     checks = {key.to_user_string() for key in graph.asset_check_keys}
@@ -53,6 +54,7 @@ def test_jobs(repository) -> None:
         "notification_job",
         "model_updates_job",
         "weekly_model_updates_job",
+        "tuner_job",
     } <= names
 
 
@@ -71,6 +73,7 @@ def test_schedules_are_in_utc(repository) -> None:
     assert schedules["maintenance_job_schedule"].cron_schedule == "17 * * * *"
     assert schedules["model_updates_schedule"].cron_schedule == "40 0 * * *"
     assert schedules["weekly_model_updates_schedule"].cron_schedule == "20 1 * * 1"
+    assert schedules["tuner_job_schedule"].cron_schedule == "0 3 * * 0"
     for schedule in schedules.values():
         assert (schedule.execution_timezone or "UTC") == "UTC"
         assert schedule.default_status is DefaultScheduleStatus.RUNNING
