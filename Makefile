@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 STAGED := build/staged
 
-.PHONY: up down test install install-dev lint typecheck imports format lock clean
+.PHONY: up down test test-ssh test-slurm install install-dev lint typecheck imports format lock clean
 
 up: $(VENV)/.runtime
 	@$(BIN)/lucid up
@@ -51,6 +51,13 @@ format: $(VENV)/.dev
 test: lint typecheck imports
 	$(BIN)/pytest -m "not slow and not chaos and not ui" -n 2 --dist loadgroup
 	$(BIN)/pytest -m "slow or chaos or ui" -n 2 --dist loadgroup
+
+# Against the real programs (see .ci/run for what must be installed); both are part of `make test`.
+test-ssh: $(VENV)/.dev
+	$(BIN)/pytest -m ssh --durations=10
+
+test-slurm: $(VENV)/.dev
+	$(BIN)/pytest -m slurm --durations=10
 
 lock:
 	$(UV) pip compile -q --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-annotate --no-header pyproject.toml -o requirements/runtime.lock

@@ -28,6 +28,8 @@ class Sight(StrEnum):
     """What a poll could see of an attempt."""
 
     NOT_STARTED = "not_started"
+    QUEUED = "queued"
+    """The cluster's own scheduler has it and will start it: no sign of life is due yet."""
     RUNNING = "running"
     EXITED = "exited"
     VANISHED = "vanished"
@@ -59,6 +61,7 @@ class LaunchRequest:
         attempt_id: the idempotency key: launching it twice starts it once.
         job_dir: the job's own folder below the artefact root; code, outputs and attempts lie in it.
         code_dir: the materialised snapshot; the command starts in ``code_dir / workdir``.
+        user: whose job it is, where the cluster can run it as that user.
         declared_load: for virtual GPUs, what the job would ask of each: ``gpu_util_pct``,
             ``memory_util_pct``, ``memory_used_mib``; ``None`` = not declared.
     """
@@ -73,6 +76,7 @@ class LaunchRequest:
     code_dir: Path
     workdir: str
     grace_s: float
+    user: str | None = None
     declared_load: Mapping[str, float] | None = None
 
 

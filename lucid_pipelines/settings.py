@@ -72,6 +72,29 @@ class SshSettings(Section):
     max_checkpoint_mib: float = Field(default=512.0, ge=0, description="Moved for a restart on another node.")
 
 
+class SlurmSettings(Section):
+    """How jobs are handed to Slurm; nodes and GPUs are read from Slurm itself."""
+
+    conf: Path | None = Field(default=None, description="slurm.conf; default: Slurm's own.")
+    bin_dir: Path | None = Field(default=None, description="Where sbatch lies; default: the PATH.")
+    partitions: tuple[str, ...] = Field(default=(), description="Whose nodes we place on; each is a VC. Empty: all.")
+    account: str | None = None
+    qos: str | None = None
+    time_limit: str | None = Field(default=None, description="As sbatch --time; default: the partition's.")
+    python: str = Field(default="python3", min_length=1, description="Python 3.9 or newer on the nodes.")
+    cpus_per_gpu: int | None = Field(default=None, ge=1)
+    memory_mib_per_gpu: int | None = Field(default=None, ge=1)
+    share: bool = Field(
+        default=True, description="Ask for typed shards, where the site has them: pairs become possible."
+    )
+    submit_as_user: bool = Field(default=False, description="sbatch --uid of the job's user; needs root or SlurmUser.")
+    extra: tuple[str, ...] = Field(default=(), description="Further arguments of every sbatch.")
+    command_timeout_s: float = Field(default=30.0, gt=0)
+    dead_node_fence_s: float = Field(
+        default=300.0, ge=0, description="Silence after which a node's job counts as dead."
+    )
+
+
 class CheckSettings(Section):
     """A site's own diagnosis test: passes when it ends with status 0."""
 
@@ -82,7 +105,7 @@ class CheckSettings(Section):
 class ClusterSettings(Section):
     """Where jobs run."""
 
-    kind: Literal["local", "ssh"] = "local"
+    kind: Literal["local", "ssh", "slurm"] = "local"
     gpus: Literal["auto", "virtual", "real"] = Field(
         default="auto", description="auto: real GPUs where NVML finds some, else the declared virtual ones."
     )
@@ -94,6 +117,7 @@ class ClusterSettings(Section):
     job_env: dict[str, str] = Field(default_factory=dict, description="What every job's environment begins with.")
     checks: dict[str, CheckSettings] = Field(default_factory=dict, description="Diagnosis tests of the site, by name.")
     ssh: SshSettings = SshSettings()
+    slurm: SlurmSettings = SlurmSettings()
 
     @field_validator("nodes")
     @classmethod
@@ -109,7 +133,7 @@ class ClusterSettings(Section):
     @model_validator(mode="after")
     def _default_vc_exists(self) -> ClusterSettings:
         known = sorted({node.vc for node in self.nodes})
-        if self.default_vc is not None and self.default_vc not in known:
+        if self.kind != "slurm" and self.default_vc is not None and self.default_vc not in known:
             raise ValueError(f"default_vc {self.default_vc!r} has no node; known: {', '.join(known)}")
         return self
 
@@ -411,7 +435,10 @@ class Settings(Section):
 
     @property
     def default_vc(self) -> str:
-        return self.cluster.default_vc or self.cluster.nodes[0].vc
+        chosen = self.cluster
+        if chosen.kind == "slurm" and chosen.slurm.partitions:
+            return chosen.default_vc or chosen.slurm.partitions[0]
+        return chosen.default_vc or chosen.nodes[0].vc
 
 
 def load_settings(

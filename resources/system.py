@@ -18,6 +18,8 @@ from lucid_pipelines.resources.clusters.local import LocalCluster, real_nodes
 from lucid_pipelines.resources.clusters.nodes import DeclaredCheck, LocalNode
 from lucid_pipelines.resources.clusters.nvml import NvmlSource
 from lucid_pipelines.resources.clusters.request import WrapperOptions, inherited_environment
+from lucid_pipelines.resources.clusters.slurm import SlurmCluster, SlurmOptions
+from lucid_pipelines.resources.clusters.slurm_commands import SlurmCommands
 from lucid_pipelines.resources.language_models.configured import configured_model
 from lucid_pipelines.resources.notifiers import configured_notifiers
 from lucid_pipelines.settings import ClusterSettings, NodeSettings, Settings
@@ -90,6 +92,32 @@ def _ssh(settings: Settings) -> Cluster:
     )
 
 
+def _slurm(settings: Settings) -> Cluster:
+    chosen, slurm = settings.cluster, settings.cluster.slurm
+    base_env = {**_job_environment(), **chosen.job_env}
+    return SlurmCluster(
+        settings.home / "cluster",
+        SlurmCommands(slurm.conf, slurm.bin_dir, base_env, slurm.command_timeout_s),
+        slurm=SlurmOptions(
+            partitions=slurm.partitions,
+            account=slurm.account,
+            qos=slurm.qos,
+            time_limit=slurm.time_limit,
+            python=slurm.python,
+            cpus_per_gpu=slurm.cpus_per_gpu,
+            memory_mib_per_gpu=slurm.memory_mib_per_gpu,
+            share=slurm.share,
+            submit_as_user=slurm.submit_as_user,
+            extra=slurm.extra,
+            dead_node_fence_s=slurm.dead_node_fence_s,
+        ),
+        options=replace(_options(chosen), base_env=base_env),
+        gpus=chosen.gpus,
+        declared={node.name: node for node in declared_nodes(chosen)},
+        check_commands=_checks(chosen),
+    )
+
+
 def _options(chosen: ClusterSettings) -> WrapperOptions:
     return WrapperOptions(sample_interval_s=chosen.sample_interval_s, warmup_s=chosen.warmup_s, base_env={})
 
@@ -133,4 +161,4 @@ def _declared(node: NodeSettings) -> LocalNode:
     )
 
 
-_CLUSTERS: dict[str, Callable[[Settings], Cluster]] = {"local": _local, "ssh": _ssh}
+_CLUSTERS: dict[str, Callable[[Settings], Cluster]] = {"local": _local, "ssh": _ssh, "slurm": _slurm}

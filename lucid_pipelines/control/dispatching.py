@@ -147,6 +147,7 @@ def _launch(system: System, attempt_id: str) -> None:
             code_dir=code_dir(system, job.job_id),
             workdir=job.spec.workdir,
             grace_s=job.spec.grace_s,
+            user=job.spec.user,
             declared_load=dict(job.spec.declared_load) or None,
         )
     )

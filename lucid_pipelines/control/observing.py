@@ -18,6 +18,14 @@ _log = logging.getLogger(__name__)
 WHO = "observer"
 _NEVER_STARTED_AFTER_S = 30.0
 """A launch that was made and shows no sign of life for so long is fenced and taken as lost."""
+_NOT_LET_IN_AFTER_S = 900.0
+"""So long may the cluster's own scheduler keep an attempt waiting; then it is placed anew (R-23)."""
+_BY_ITS_SCHEDULER = {
+    "timed_out": (Outcome.FAILED_USER, Cause.USER, False),
+    "preempted": (Outcome.EVICTED, Cause.INFRASTRUCTURE, True),
+    "cancelled": (Outcome.CANCELLED, Cause.USER, False),
+}
+"""What the cluster's own scheduler ended: outcome, cause, and whether the job goes back into the queue (R-34)."""
 _STOPPED_BY_USER = "cancelled"
 
 
@@ -73,6 +81,11 @@ def judge(attempt: Attempt, exit: ExitRecord, *, cancel_requested: bool) -> Verd
         return Verdict(Outcome.LOST, Cause.INFRASTRUCTURE, exit.detail or "fenced after its wrapper had died")
     if exit.reason == "spawn_failed":
         return Verdict(Outcome.FAILED_USER, Cause.USER, exit.detail or "the command could not be started")
+    if exit.reason in _BY_ITS_SCHEDULER:
+        outcome, cause, requeue = _BY_ITS_SCHEDULER[exit.reason]
+        if cancel_requested:
+            outcome, cause, requeue = Outcome.CANCELLED, Cause.USER, False
+        return Verdict(outcome, cause, exit.detail or exit.reason.replace("_", " "), requeue=requeue)
     if exit.exit_code == 0 and exit.reason != "stopped":
         return Verdict(Outcome.COMPLETED, None, "exited with 0")
     if exit.reason == "stopped":
@@ -108,6 +121,8 @@ def _record_what_ended(system: System, item: ActiveAttempt, observation: Observa
             return _record_exit(system, item, observation)
         case Sight.VANISHED:
             return _record_lost(system, item, observation, "its processes are gone and left no exit record")
+        case Sight.QUEUED if _is_kept_waiting(system, item.attempt, observation.as_of):
+            return _record_lost(system, item, observation, f"its cluster does not let it in: {observation.detail}")
         case Sight.NOT_STARTED if _is_overdue(system, item.attempt, observation.as_of):
             return _record_lost(system, item, observation, "it was launched and never came to life")
         case _:
@@ -159,8 +174,13 @@ def _record_lost(system: System, item: ActiveAttempt, observation: Observation, 
     verdict = _given_up(system, item.attempt)
     if item.job.cancel_requested_at is not None:  # it is gone, as its user wished: nothing to repair
         verdict = Verdict(Outcome.CANCELLED, Cause.USER, f"cancelled by its user; {why}")
+    requeue = verdict is None and observation.sight is Sight.QUEUED
+    if requeue:  # nothing of it ever ran: it is placed anew
+        system.store.counters.add("attempts_not_let_in", now=system.clock.now())
+        verdict = Verdict(Outcome.EVICTED, Cause.CONTROL_PLANE, why, requeue=True)
     if verdict is None:
         system.store.counters.add("attempts_lost", now=system.clock.now())
+        why = f"{why} ({observation.detail})" if observation.detail else why
         verdict = Verdict(Outcome.LOST, Cause.INFRASTRUCTURE, why)
     result = system.store.attempts.record_end(
         item.attempt.attempt_id,
@@ -190,6 +210,12 @@ def _given_up(system: System, attempt: Attempt) -> Verdict | None:
         f"cannot be launched (tried {result.get('tries')} times)",
         detail=str(result.get("error")),
     )
+
+
+def _is_kept_waiting(system: System, attempt: Attempt, now: datetime) -> bool:
+    launch = _launch(system, attempt)
+    done_at = launch.done_at if launch is not None else attempt.placed_at
+    return done_at is not None and (now - done_at).total_seconds() > _NOT_LET_IN_AFTER_S
 
 
 def _is_overdue(system: System, attempt: Attempt, now: datetime) -> bool:

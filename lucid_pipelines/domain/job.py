@@ -92,7 +92,8 @@ class ExitRecord:
             a shell would say it: 127 not found, 126 found but not executable.
         signal: number of the signal that ended it.
         reason: what the wrapper knows: ``exited``, ``stopped`` (on request), ``spawn_failed``, ``fenced``
-            (killed, or kept from ever starting, by ``Cluster.fence``).
+            (killed, or kept from ever starting, by ``Cluster.fence``); by the record of the cluster's own scheduler:
+            ``timed_out`` (its time limit), ``preempted``, ``cancelled`` (by its user or an administrator there).
         ended_at: when the main process ended.
         declared: facts that the job itself wrote (``LUCID_EXIT_NOTE``), untrusted.
         leftover_count: processes that outlived the main process and were then ended; ``None`` = not counted.

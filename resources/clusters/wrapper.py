@@ -2,12 +2,14 @@
 
 One file, standard library only, Python 3.9 or newer, Linux. Started as::
 
-    python -I -S -X utf8 wrapper.py SPEC.json
+    python -I -S -X utf8 wrapper.py [--foreground | --rank] SPEC.json
 
-It takes the attempt's lock, detaches a supervisor into a session of its own and, once the command runs (or
-has proved impossible to run), prints one line ``{"state": STATE}`` and ends with status 0. STATE is
-``started``, ``spawn_failed``, ``stopped`` or ``fenced`` (recorded, never run) or ``already`` (this attempt was
-started before, or another wrapper holds it). Any other status means that nothing was started.
+With ``--foreground`` it supervises in the same process and ends as the command did, for the batch job of a
+resource manager; with ``--rank`` it becomes one task of a command that runs on several nodes. Otherwise it takes
+the attempt's lock, detaches a supervisor into a session of its own and, once the command runs (or has proved
+impossible to run), prints one line ``{"state": STATE}`` and ends with status 0. STATE is ``started``,
+``spawn_failed``, ``stopped`` or ``fenced`` (recorded, never run) or ``already`` (this attempt was started before,
+or another wrapper holds it). Any other status means that nothing was started.
 
 The attempt's folder afterwards (JSON unless said otherwise):
 
@@ -15,7 +17,7 @@ The attempt's folder afterwards (JSON unless said otherwise):
     lock           held exclusively (flock) while the supervisor lives: the truth about liveness
     started.json   who runs it (pids with start ticks, boot id) and since when; written before the command runs
     stop.json      a request to stop; written by the launcher
-    fenced         its presence forbids any start for ever; written by the launcher
+    fenced         its presence forbids any start for ever and ends what runs; written by the launcher
     output.log     stdout and stderr, written by the job itself
     gpu_load.json  what the job says that it asks of virtual GPUs (optional, written by the job)
     exit_note      facts that the job declares (optional, written by the job: JSON object or key=value lines)
@@ -70,15 +72,20 @@ def main(argv: list[str]) -> int:
     """Start the attempt that ``argv[1]`` describes; see the module's docstring for what is printed."""
     if sys.version_info < (3, 9) or not sys.platform.startswith("linux"):
         return _refuse("it needs Linux and Python 3.9 or newer; this is " + sys.platform + " " + sys.version)
-    if len(argv) != 2:
-        return _refuse("usage: wrapper.py SPEC.json")
+    foreground, rank = argv[1:2] == ["--foreground"], argv[1:2] == ["--rank"]
+    if len(argv) != (3 if foreground or rank else 2):
+        return _refuse("usage: wrapper.py [--foreground | --rank] SPEC.json")
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:  # pipes and files must not take the numbers of stdio
         pass
     os.close(fd)
-    with open(argv[1], encoding="utf-8") as file:
+    with open(argv[-1], encoding="utf-8") as file:
         spec = json.load(file)
     if spec["format"] != FORMAT:
         return _refuse(f"it reads specs of format {FORMAT}; got {spec['format']}")
+    if rank:
+        return _become_rank(spec)
+    if spec.get("launcher"):
+        spec["command"] = [*spec["launcher"], argv[-1]]
     folder = spec["attempt_dir"]
     lock = take_lock(folder)
     if lock is None or _present(folder, EXIT) or _present(folder, STARTED):
@@ -90,6 +97,8 @@ def main(argv: list[str]) -> int:
             return _answer({"state": reason})
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
     log = os.open(os.path.join(folder, LOG), flags, 0o644)
+    if foreground:
+        return _run_here(spec, reserve, log)
     reader, writer = os.pipe()
     if os.fork() == 0:
         os.close(reader)
@@ -115,6 +124,71 @@ def main(argv: list[str]) -> int:
     return _refuse(said["error"]) if "error" in said else _answer(said)
 
 
+def _run_here(spec: dict[str, Any], reserve: int, log: int) -> int:
+    """Stay until the command has ended, and end as it did: for the batch job of a resource manager.
+
+    The supervisor is a child that this process guards: should it be killed, its job's processes fall to this
+    one, which kills them, so that no job outlives its attempt on a node that nobody else can look at. Should
+    this one be killed, the supervisor is sent TERM.
+    """
+    _redirect(spec["attempt_dir"])
+    _become_subreaper()
+    signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
+    guard = os.getpid()
+    child = os.fork()
+    if child == 0:
+        status = 70
+        try:
+            _call_prctl(1, signal.SIGTERM)  # when the guard dies
+            if os.getppid() == guard:
+                _reader, writer = os.pipe()  # kept open: what is told there has no listener
+                supervisor = Supervisor(spec, reserve, log, writer)
+                supervisor.run()
+                status = supervisor.status
+        finally:
+            os._exit(status)
+    os.close(log)
+    ended = None
+    while ended is None:
+        got = signal.sigwaitinfo(WATCHED)
+        if got.si_signo in (signal.SIGTERM, signal.SIGINT):
+            os.kill(child, signal.SIGTERM)
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == child:
+                ended = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+            if pid == 0:
+                break
+    give_up = time.monotonic() + KILL_PATIENCE_S
+    while time.monotonic() < give_up:
+        left = [process for process in descendants(process_table(), guard) if process.state not in "ZX"]
+        if not left:
+            break
+        _kill(left)
+        time.sleep(STEP_S)
+    return ended
+
+
+def _become_rank(spec: dict[str, Any]) -> int:
+    """One task of a job on several nodes: take the environment of this node's rank and become the command."""
+    node = os.environ.get("SLURMD_NODENAME", "")
+    if node not in spec["ranks"]:
+        return _refuse(f"this node is not in the placement: {node!r}")
+    env = {**os.environ, **spec["ranks"][node], "LUCID_NODE": node}
+    if not spec.get("keep_devices"):
+        env["CUDA_VISIBLE_DEVICES"] = spec["devices"][node]
+    try:
+        os.execvpe(spec["user_command"][0], spec["user_command"], env)
+    except OSError as error:
+        code = int(error.errno or 0)
+        fault = explain_fault(f"exec:{code}:{spec['user_command'][0]}", {**spec, "command": spec["user_command"]})
+        _refuse(fault[1])
+        return fault[0] or 126
+
+
 class Supervisor:
     """Runs the command, watches it, ends what it leaves, writes the record."""
 
@@ -133,6 +207,7 @@ class Supervisor:
         self.killed = False
         self.asked: set[tuple[int, int]] = set()
         self.sampler: Sampler | None = None
+        self.status = 0
 
     def run(self) -> None:
         is_subreaper = _become_subreaper()
@@ -141,6 +216,7 @@ class Supervisor:
             fault = self._start(is_subreaper)
         except OSError as error:  # nothing runs and nothing is recorded: the launcher may try again
             self._say({"error": "cannot start the attempt: " + str(error)})
+            self.status = 71
             return
         os.close(self.log)
         if fault is not None:
@@ -149,6 +225,7 @@ class Supervisor:
             record = self._record("spawn_failed", exit_code, None, time.time(), detail)
             write_exit(self.spec, record, self.reserve)
             self._say({"state": "spawn_failed"})
+            self.status = exit_code or 72
             return
         self._say({"state": "started"})
         self.sampler = Sampler(self.spec, self.folder, self.started_at)
@@ -157,6 +234,7 @@ class Supervisor:
         found, killed, survived = self._end_leftovers()
         usage = os.wait4(self.pid, 0)[2]
         by_signal = info.si_code != os.CLD_EXITED
+        self.status = 128 + info.si_status if by_signal else info.si_status
         record = self._record(
             "exited" if self.stop is None else "stopped",
             None if by_signal else info.si_status,
@@ -230,6 +308,8 @@ class Supervisor:
             if now >= next_tick:
                 if self._stop_requested():
                     self._begin_stop(now, {})
+                if not self.killed and _present(self.folder, FENCED):
+                    self._begin_stop(now, {"reason": "fenced"})
                 if self.sampler is not None:
                     self.sampler.take()
                 next_tick = now + interval_s
@@ -263,6 +343,8 @@ class Supervisor:
             grace_s = float(stop.get("grace_s", grace_s))
         except (OSError, ValueError, TypeError):
             pass  # a bare signal, or a request that a full disk cut short: stop with the job's own grace
+        if _present(self.folder, FENCED):
+            grace_s = 0.0  # somebody else may be started in its place
         deadline = now + max(0.0, grace_s if math.isfinite(grace_s) else 0.0)
         if self.stop is None:
             self.stop = stop
@@ -455,12 +537,14 @@ def take_lock(folder: str) -> int | None:
 
 def job_environment(spec: dict[str, Any], folder: str) -> dict[str, str]:
     """What the command finds in its environment: node, then job, then what only we may say."""
-    env = {name: os.environ[name] for name in spec["inherit_env"] if name in os.environ}
+    named, begun = set(spec["inherit_env"]), tuple(name[:-1] for name in spec["inherit_env"] if name.endswith("*"))
+    env = {name: value for name, value in os.environ.items() if name in named or (begun and name.startswith(begun))}
     env["PYTHONUNBUFFERED"] = "1"
     env.update(spec["env"])
+    devices = os.environ.get("CUDA_VISIBLE_DEVICES") if spec.get("keep_devices") else None
     env.update(
         {
-            "CUDA_VISIBLE_DEVICES": spec["cuda_visible_devices"],
+            "CUDA_VISIBLE_DEVICES": devices or spec["cuda_visible_devices"],
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # the order in which NVML counts; CUDA's own is another
             "LUCID_JOB_ID": spec["job_id"],
             MARKER: spec["attempt_id"],
@@ -852,10 +936,14 @@ def _become_command(spec: dict[str, Any], env: dict[str, str], log: int, gate: i
 
 def _become_subreaper() -> bool:
     """Orphans of the job become our children instead of vanishing from sight (Linux, prctl 36)."""
+    return _call_prctl(36, 1)
+
+
+def _call_prctl(option: int, value: int) -> bool:
     try:
         import ctypes
 
-        return ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0) == 0
+        return ctypes.CDLL(None, use_errno=True).prctl(option, int(value), 0, 0, 0) == 0
     except (ImportError, OSError, AttributeError):
         return False
 

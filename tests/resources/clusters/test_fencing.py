@@ -178,6 +178,7 @@ def test_a_pipe_in_the_place_of_a_record_blocks_nobody(harness: LocalHarness) ->
 
 def test_a_process_that_cannot_be_killed_is_reported(harness: LocalHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     attempt = harness.start("exec sleep 60")
+    os.kill(harness.wrapper_pid(attempt), signal.SIGSTOP)  # it would obey the mark by itself
     with monkeypatch.context() as patch:
         patch.setattr(wrapper, "send_signal", lambda *_: False)
         with pytest.raises(ExternalError, match="survive"):

@@ -1,0 +1,658 @@
+"""A cluster that Slurm runs: what our policy decided becomes a batch job on exactly those nodes and GPUs.
+
+The job's script is the wrapper, which runs in the foreground under slurmstepd and writes the same records as
+anywhere, on a disk that the nodes share with the control plane. The attempt's id is the job's comment: whoever finds
+it again, after a crash between submission and note, finds it by that tag. A pass costs two commands.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import shlex
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from lucid_pipelines.domain.cluster import Gpu, GpuSample, Inventory, Isolation, Node, NodeCondition
+from lucid_pipelines.domain.errors import ExternalError, InputError, NotFoundError, UnreachableError
+from lucid_pipelines.ports import (
+    Capabilities,
+    CheckResult,
+    LaunchRequest,
+    LaunchResult,
+    LogChunk,
+    Observation,
+    Sight,
+)
+from lucid_pipelines.resources.clusters import fencing, wrapper
+from lucid_pipelines.resources.clusters.checks import CheckCommand, NodeChecks
+from lucid_pipelines.resources.clusters.launcher import wrapper_digest, wrapper_source
+from lucid_pipelines.resources.clusters.layout import SPEC_BYTES, Layout, checked_id, replace_json
+from lucid_pipelines.resources.clusters.loads import GpuLoad, attempt_load, virtual_samples
+from lucid_pipelines.resources.clusters.logs import read_chunk
+from lucid_pipelines.resources.clusters.nodes import LocalNode, require_node
+from lucid_pipelines.resources.clusters.ranks import rank_environment
+from lucid_pipelines.resources.clusters.records import exit_record
+from lucid_pipelines.resources.clusters.request import WrapperOptions, checked_grace, wrapper_spec
+from lucid_pipelines.resources.clusters.slurm_commands import SlurmCommands
+from lucid_pipelines.resources.clusters.slurm_drains import SlurmDrains
+from lucid_pipelines.resources.clusters.slurm_gres import (
+    NodeGpus,
+    asked_gpus,
+    gres_request,
+    held_indices,
+    node_gpus,
+)
+from lucid_pipelines.resources.clusters.slurm_json import SlurmJob, SlurmNode
+from lucid_pipelines.resources.clusters.slurm_states import WAITING, OnDisk, is_over, observation, own_stop
+from lucid_pipelines.resources.clusters.start_records import read_record, read_started
+
+TAG = "lucid:"
+SUBMITTED = "slurm.json"
+DOWN_STATES = frozenset({"DOWN", "NOT_RESPONDING", "FAIL", "ERROR", "POWERED_DOWN", "POWERING_DOWN", "FUTURE"})
+FRESH_S = 1.0
+"""An inventory may use the list of jobs that the poll of the same pass read."""
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmOptions:
+    """How jobs are submitted.
+
+    Attributes:
+        partitions: partitions whose nodes are ours to place on; each is a virtual cluster. Empty = all.
+        python: the interpreter on the nodes, 3.9 or newer.
+        cpus_per_gpu, memory_mib_per_gpu: asked for with each GPU; ``None`` = the partition's default.
+        share: ask for typed shards instead of whole GPUs, so that two jobs can be given one GPU.
+        submit_as_user: submit with ``--uid`` of the job's user; needs root or SlurmUser.
+        extra: further arguments of every sbatch.
+        dead_node_fence_s: how long after its node stopped answering Slurm a fenced attempt counts as dead.
+    """
+
+    partitions: tuple[str, ...] = ()
+    account: str | None = None
+    qos: str | None = None
+    time_limit: str | None = None
+    python: str = "python3"
+    cpus_per_gpu: int | None = None
+    memory_mib_per_gpu: int | None = None
+    share: bool = True
+    submit_as_user: bool = False
+    extra: tuple[str, ...] = ()
+    dead_node_fence_s: float = 300.0
+
+
+class SlurmCluster:
+    """The ``Cluster`` port on Slurm.
+
+    Args:
+        root: the cluster's folder, on a disk that the nodes share; so are the folders of the jobs.
+        gpus: ``virtual``: the GPUs are fakes of a test bed, jobs declare their load; else NVML reads them.
+        checks: declared answers and the site's own tests, see ``LocalNode`` and ``CheckCommand``.
+
+    Raises:
+        ExternalError: the root cannot be used.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        commands: SlurmCommands,
+        *,
+        slurm: SlurmOptions | None = None,
+        options: WrapperOptions | None = None,
+        gpus: str = "auto",
+        declared: Mapping[str, LocalNode] | None = None,
+        check_commands: Mapping[str, CheckCommand] | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.commands = commands
+        self._slurm = slurm or SlurmOptions()
+        self._options = options or WrapperOptions()
+        self._is_virtual = gpus == "virtual"
+        self._declared = dict(declared or {})
+        self._check_commands = dict(check_commands or {})
+        self._now = now
+        self._layout = Layout(root)
+        self._drains = SlurmDrains(self._layout.isolation, commands, now)
+        self._guard = threading.Lock()
+        self._jobs: tuple[float, list[SlurmJob]] | None = None
+        self._nodes: tuple[float, dict[str, SlurmNode]] | None = None
+        self._started: dict[str, datetime] = {}
+        try:
+            self._layout.create()
+            self._wrapper = _install_wrapper(self._layout.wrapper)
+        except OSError as error:
+            raise ExternalError(f"the cluster's folder cannot be used: {root}: {error}") from error
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Whether pairs can be pinned depends on the site's gres.conf; unknown while Slurm does not answer."""
+        try:
+            nodes = self._known_nodes().values()
+        except ExternalError:
+            nodes = ()
+        layouts = [node_gpus(node.gres) for node in nodes]
+        can_pack = self._slurm.share and bool(layouts) and all(gpus.can_share for gpus in layouts if gpus.types)
+        return Capabilities(can_pack=can_pack, can_isolate=True, can_check=True, can_adopt=False)
+
+    def inventory(self) -> Inventory:
+        """Every node of our partitions; GPUs that jobs which are not ours hold are taken."""
+        now = self._now()
+        jobs, nodes = self._fresh_jobs(FRESH_S), self._fresh_nodes()
+        strangers = [job for job in jobs if not job.comment.startswith(TAG) and not is_over(job) and job.nodes]
+        return Inventory(tuple(self._node(node, strangers, now) for node in nodes.values()), now)
+
+    def launch(self, request: LaunchRequest) -> LaunchResult:
+        """Submit the attempt once, whoever else tries at the same time or died on the way."""
+        nodes = {name: self._local_node(node) for name, node in self._known_nodes().items()}
+        spec = self._spec(request, nodes)
+        try:
+            folder = self._layout.place(request.attempt_id, request.job_dir, spec)
+            for output in (spec["output_dir"], spec["checkpoint_dir"]):
+                Path(output).mkdir(parents=True, exist_ok=True)
+            self._layout.mark_live(request.attempt_id)
+            log_path = str(folder / wrapper.LOG)
+            with self._submitting(folder) as lock:
+                names = (wrapper.EXIT, wrapper.STARTED, wrapper.FENCED, SUBMITTED)
+                if any(os.path.lexists(folder / name) for name in names):
+                    return LaunchResult(request.attempt_id, log_path, already=True)
+                known = self._tagged(self.commands.jobs()).get(request.attempt_id)
+                already = known is not None
+                job_id = known.job_id if known is not None else self._submit(request, folder, lock)
+                replace_json(folder / SUBMITTED, {"slurm_job_id": job_id})
+        except (OSError, ValueError) as error:
+            raise ExternalError(
+                f"attempt {request.attempt_id!r} cannot be submitted; launch it again: {error}"
+            ) from error
+        self._forget_jobs()
+        return LaunchResult(request.attempt_id, log_path, already)
+
+    def poll(self, attempt_ids: Sequence[str]) -> Mapping[str, Observation]:
+        """One command for all of them."""
+        now = self._now()
+        fault = None
+        jobs: list[SlurmJob] = []
+        if attempt_ids:
+            try:
+                jobs = self._fresh_jobs(0.0)
+            except ExternalError as error:
+                fault = str(error)
+        by_tag, by_id = self._tagged(jobs), {job.job_id: job for job in jobs}
+        seen: dict[str, Observation] = {}
+        for attempt_id in attempt_ids:
+            disk = self._on_disk(checked_id(attempt_id))
+            job = by_tag.get(attempt_id)
+            if job is None and disk.submitted_as is not None:
+                job = by_id.get(disk.submitted_as)  # somebody changed its comment
+            seen[attempt_id] = observation(attempt_id, disk, job, fault, now)
+            if seen[attempt_id].sight is Sight.EXITED:
+                self._layout.unmark_live(attempt_id)
+        return seen
+
+    def stop(self, attempt_id: str, grace_s: float, reason: str) -> None:
+        request = {"grace_s": checked_grace(grace_s), "reason": reason, "requested_at": self._now().isoformat()}
+        try:
+            folder = self._layout.bury(checked_id(attempt_id))
+            if os.path.lexists(folder / wrapper.EXIT):
+                return
+            replace_json(folder / wrapper.STOP, request)
+            with self._submitting(folder):
+                job = self._find(attempt_id, folder)
+                if job is None or (is_over(job) and not os.path.lexists(folder / wrapper.STARTED)):
+                    if not os.path.lexists(folder / wrapper.STARTED):
+                        fencing.record_end(folder, attempt_id, "stopped", f"before it started: {reason}", None)
+                    return
+                if job.state in WAITING:
+                    self.commands.run("scancel", "--state=PENDING", str(job.job_id))
+                    if self._wait_over(job.job_id, 2.0) and not os.path.lexists(folder / wrapper.STARTED):
+                        fencing.record_end(folder, attempt_id, "stopped", f"before it started: {reason}", None)
+                    return
+        except (OSError, ValueError) as error:
+            raise ExternalError(f"attempt {attempt_id!r} cannot be stopped now; call again: {error}") from error
+        finally:
+            self._forget_jobs()
+        if not is_over(job):  # its wrapper reads the request; without the signal, within a sampling interval
+            self.commands.run("scancel", "--batch", "--signal=TERM", str(job.job_id))
+
+    def fence(self, attempt_id: str) -> int:
+        """See the port. What counts here are the wrapper's findings, or 1 for a Slurm job that was killed.
+
+        On a node that answers neither Slurm nor us, the attempt's own wrapper obeys the marker as long as it
+        reaches the shared disk; when that does not show either, the fence fails until the node has restarted,
+        or has been silent for ``dead_node_fence_s`` since the marker was set.
+        """
+        try:
+            folder = self._layout.bury(checked_id(attempt_id))
+            if os.path.lexists(folder / wrapper.EXIT):
+                return 0
+            if not os.path.lexists(folder / wrapper.FENCED):
+                (folder / wrapper.FENCED).touch()
+            with self._submitting(folder):
+                job = self._find(attempt_id, folder)
+            found = self._end(attempt_id, folder, job)
+        except (OSError, ValueError) as error:
+            raise ExternalError(f"attempt {attempt_id!r} cannot be fenced; call again: {error}") from error
+        finally:
+            self._forget_jobs()
+        self._layout.unmark_live(attempt_id)
+        return found
+
+    def read_log(self, attempt_id: str, offset: int, max_bytes: int) -> LogChunk:
+        return read_chunk(self._folder(attempt_id) / wrapper.LOG, offset, max_bytes)
+
+    def fetch_checkpoints(self, attempt_id: str, target: Path) -> None:
+        """Nothing to do: jobs write their checkpoints on the shared disk."""
+
+    def sample(self) -> Sequence[GpuSample]:
+        """What running wrappers measured last. Of GPUs without a job of ours nothing is known (no sample)."""
+        now = self._now()
+        nodes = [self._local_node(node) for node in self._known_nodes().values()]
+        loads: list[GpuLoad] = []
+        samples: list[GpuSample] = []
+        try:
+            live = self._layout.live_ids()
+        except OSError as error:
+            raise ExternalError(f"the cluster's folder cannot be read: {error}") from error
+        for attempt_id in live:
+            folder = self._layout.attempts / attempt_id
+            if os.path.lexists(folder / wrapper.EXIT):
+                self._layout.unmark_live(attempt_id)
+                continue
+            with suppress(OSError, ValueError, KeyError, TypeError, IndexError):
+                if not os.path.lexists(folder / wrapper.STARTED):
+                    continue
+                if self._is_virtual:
+                    loads += attempt_load(folder)
+                else:
+                    samples += _last_samples(folder, now)
+        return virtual_samples(nodes, loads, now) if self._is_virtual else samples
+
+    def check(self, node: str, test: str) -> CheckResult:
+        """A declared answer, or the site's own command, run by ``srun`` on that node."""
+        found = self._known_nodes().get(node)
+        if found is None:
+            require_node({name: self._local_node(n) for name, n in self._known_nodes().items()}, node)
+            raise AssertionError("unreachable: an unknown node is refused above")
+
+        def run(command: CheckCommand) -> tuple[bool | None, str]:
+            minutes = max(1, int(command.timeout_s // 60) + 1)
+            words = [f"--nodelist={node}", "--nodes=1", "--ntasks=1", f"--time={minutes}", "--immediate=30"]
+            try:
+                return True, self.commands.run("srun", *words, "--job-name=lucid-check", *command.argv)
+            except UnreachableError as error:
+                return None, str(error)
+            except ExternalError as error:
+                could_not = "Unable to allocate" in str(error) or "cannot be run" in str(error)
+                return None if could_not else False, str(error)
+
+        checks = NodeChecks(self._now, None, frozenset, self._check_commands, run)
+        return checks.run(self._declared.get(node, self._local_node(found)), test)
+
+    def isolate(self, node: str, gpu_indices: Sequence[int], owner: str, reason: str) -> None:
+        """Whole nodes are drained in Slurm too; single GPUs Slurm cannot keep free, so only we keep off them."""
+        self._require(node, gpu_indices)
+        self._drains.isolate(node, gpu_indices, owner, reason)
+        self._forget_nodes()
+
+    def restore(self, node: str, gpu_indices: Sequence[int], owner: str) -> None:
+        self._require(node, gpu_indices)
+        self._drains.restore(node, gpu_indices, owner)
+        self._forget_nodes()
+
+    # --- submitting ---
+
+    def _spec(self, request: LaunchRequest, nodes: Mapping[str, LocalNode]) -> dict[str, Any]:
+        spec = wrapper_spec(request, nodes, self._options)
+        first = request.placement.shares[0]
+        devices = {share.node: ",".join(map(str, share.gpu_indices)) for share in request.placement.shares}
+        ranks = {
+            share.node: rank_environment(request.placement, rank, first.node, request.attempt_id)
+            for rank, share in enumerate(request.placement.shares)
+        }
+        own = [gpu for gpu in spec["gpus"] if gpu["node"] == first.node]
+        spec.update(
+            inherit_env=[*sorted(self._options.base_env), "SLURM_*"],
+            keep_devices=not self._is_virtual or self._pins(request),
+            cuda_visible_devices=devices[first.node],
+            devices=devices,
+            gpus=own if not self._is_virtual else spec["gpus"],
+        )
+        if len(devices) > 1:
+            count = str(len(devices))
+            spec["ranks"], spec["user_command"] = ranks, spec["command"]
+            spec["launcher"] = [
+                "srun", f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1", "--kill-on-bad-exit=1",
+                "--label", "--export=ALL",
+                self._slurm.python, "-I", "-S", "-X", "utf8", str(self._wrapper), "--rank",
+            ]  # fmt: skip
+        return spec
+
+    def _pins(self, request: LaunchRequest) -> bool:
+        nodes = self._known_nodes()
+        return all(node_gpus(nodes[share.node].gres).can_pin for share in request.placement.shares)
+
+    def _submit(self, request: LaunchRequest, folder: Path, lock: int) -> int:
+        words = [self._slurm.python, "-I", "-S", "-X", "utf8", str(self._wrapper), "--foreground"]
+        script = f"#!/bin/sh\nexec {shlex.join([*words, str(folder / wrapper.SPEC)])}\n"
+        try:
+            return self.commands.sbatch(self._arguments(request, folder), script, lock)
+        except InputError as error:
+            raise InputError(f"attempt {request.attempt_id!r}: {error}") from error
+
+    def _arguments(self, request: LaunchRequest, folder: Path) -> list[str]:
+        slurm, placement, known = self._slurm, request.placement, self._known_nodes()
+        asked = {
+            gres_request(gpus, share, is_shared=slurm.share and gpus.can_share)
+            for share in placement.shares
+            for gpus in (node_gpus(known[share.node].gres),)
+        }
+        if len(asked) > 1:
+            raise InputError(
+                "a job on several nodes gets GPUs of the same numbers on each of them where GPUs are pinned by type; "
+                f"got {placement}"
+            )
+        gpu_count = max(len(share.gpu_indices) for share in placement.shares)
+        arguments = [
+            f"--job-name={_job_name(request)}",
+            f"--comment={TAG}{request.attempt_id}",
+            f"--nodes={len(placement.shares)}",
+            "--ntasks-per-node=1",
+            f"--nodelist={','.join(placement.node_names)}",
+            f"--gres={next(iter(asked))}",
+            "--no-requeue",
+            f"--output={folder / 'slurm.out'}",
+            f"--chdir={folder}",
+            f"--partition={self._partition(placement.node_names[0])}",
+        ]
+        for option, value in (
+            ("account", slurm.account),
+            ("qos", slurm.qos),
+            ("time", slurm.time_limit),
+            ("cpus-per-task", slurm.cpus_per_gpu and slurm.cpus_per_gpu * gpu_count),
+            ("mem", slurm.memory_mib_per_gpu and f"{slurm.memory_mib_per_gpu * gpu_count}M"),
+            ("uid", request.user if slurm.submit_as_user else None),
+        ):
+            if value is not None:
+                arguments.append(f"--{option}={value}")
+        return [*arguments, *slurm.extra]
+
+    def _partition(self, node: str) -> str:
+        names = self._known_nodes()[node].partitions
+        ours = [name for name in names if not self._slurm.partitions or name in self._slurm.partitions]
+        return ours[0]
+
+    @contextmanager
+    def _submitting(self, folder: Path) -> Iterator[int]:
+        """One at a time; held on by an sbatch that outlives its caller, because it inherits the descriptor."""
+        fd = os.open(folder / ".submit", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            deadline = time.monotonic() + self.commands.timeout_s
+            while True:
+                try:
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError as error:
+                    if time.monotonic() > deadline:
+                        raise ExternalError("another submission of this attempt is still under way") from error
+                    time.sleep(0.01)
+            yield fd
+        finally:
+            os.close(fd)
+
+    # --- ending ---
+
+    def _end(self, attempt_id: str, folder: Path, job: SlurmJob | None) -> int:
+        if job is not None and not is_over(job):
+            if job.state in WAITING:
+                self.commands.run("scancel", str(job.job_id))
+            else:
+                self.commands.run("scancel", "--batch", "--signal=TERM", str(job.job_id))
+                if self._wait_record(folder, FENCE_GENTLY_S):
+                    return 1 + _leftovers(folder)
+                self.commands.run("scancel", "--signal=KILL", "--full", str(job.job_id))
+                self.commands.run("scancel", str(job.job_id))
+            if not self._wait_over(job.job_id, FENCE_PATIENCE_S):
+                raise ExternalError(f"Slurm job {job.job_id} of attempt {attempt_id!r} does not end; call again")
+            fencing.record_end(folder, attempt_id, "fenced", f"Slurm job {job.job_id} was cancelled", 0)
+            return 1 if os.path.lexists(folder / wrapper.STARTED) else 0
+        started = read_started(folder)
+        if started is None:
+            fencing.record_end(folder, attempt_id, "fenced", "it had not started", 0)
+            return 0
+        names = job.nodes if job is not None and job.nodes else _placed_nodes(folder)
+        silent = self._silent(names, started.started_at)
+        if not silent:  # Slurm ended it and cleaned up, or its machine has started anew since
+            if self._wait_record(folder, RECORD_PATIENCE_S):
+                return _leftovers(folder)
+            fencing.record_end(folder, attempt_id, "fenced", "its Slurm job had ended", 0)
+            return 0
+        if self._wait_record(folder, max(FENCE_GENTLY_S, 3 * self._options.sample_interval_s)):
+            return 1 + _leftovers(folder)
+        marked_at = datetime.fromtimestamp((folder / wrapper.FENCED).stat().st_mtime, UTC)
+        waited = self._now() - marked_at
+        limit = timedelta(seconds=self._slurm.dead_node_fence_s)
+        if waited < limit:
+            raise ExternalError(
+                f"attempt {attempt_id!r} may still run on {', '.join(silent)}, which answers neither Slurm nor us; it "
+                f"counts as dead once the node has restarted, or in {(limit - waited).total_seconds():.0f} s"
+            )
+        detail = f"{', '.join(silent)} has been silent for {waited.total_seconds():.0f} s"
+        fencing.record_end(folder, attempt_id, "fenced", detail, None)
+        return 0
+
+    def _silent(self, names: Sequence[str], started_at: datetime) -> list[str]:
+        """Nodes that do not answer Slurm and have not been restarted since."""
+        known = self._fresh_nodes()
+        found: list[str] = []
+        for name in names:
+            node = known.get(name)
+            if node is None or not node.states & DOWN_STATES:
+                continue
+            if node.booted_at is None or node.booted_at <= started_at:
+                found.append(name)
+        return found
+
+    def _wait_record(self, folder: Path, patience_s: float) -> bool:
+        deadline = time.monotonic() + patience_s
+        while not os.path.lexists(folder / wrapper.EXIT):
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def _wait_over(self, job_id: int, patience_s: float) -> bool:
+        deadline = time.monotonic() + patience_s
+        while True:
+            job = next((job for job in self.commands.jobs() if job.job_id == job_id), None)
+            if job is None or is_over(job):
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.1)
+
+    # --- looking ---
+
+    def _find(self, attempt_id: str, folder: Path) -> SlurmJob | None:
+        jobs = self._fresh_jobs(0.0)
+        job = self._tagged(jobs).get(attempt_id)
+        if job is None:
+            number = _submitted_as(folder)
+            job = next((job for job in jobs if job.job_id == number), None)
+        return job
+
+    def _tagged(self, jobs: Sequence[SlurmJob]) -> dict[str, SlurmJob]:
+        """Our jobs by attempt; of several with one tag the first counts, as only its wrapper can have started."""
+        found: dict[str, SlurmJob] = {}
+        for job in sorted(jobs, key=lambda job: job.job_id):
+            if job.comment.startswith(TAG):
+                found.setdefault(job.comment.removeprefix(TAG), job)
+        return found
+
+    def _on_disk(self, attempt_id: str) -> OnDisk:
+        folder = self._layout.attempts / attempt_id
+        try:
+            raw = read_record(folder, wrapper.EXIT)
+            if raw is not None:
+                self._started.pop(attempt_id, None)
+                return OnDisk(True, exit_record(raw), own_stop(raw) or raw.get("started_at") is None)
+            if attempt_id not in self._started:
+                started = read_started(folder)
+                if started is not None:
+                    self._started[attempt_id] = started.started_at
+            known = self._layout.find(attempt_id)
+            if known is None:
+                return OnDisk(is_placed=False)
+            known.stat()  # a folder that has gone away says nothing
+            return OnDisk(True, None, True, self._started.get(attempt_id), _submitted_as(known))
+        except (OSError, ValueError) as error:
+            return OnDisk(True, problem=f"cannot be observed: {error}")
+
+    def _folder(self, attempt_id: str) -> Path:
+        try:
+            folder = self._layout.find(attempt_id)
+        except OSError as error:
+            raise ExternalError(f"the cluster's folder cannot be read: {error}") from error
+        if folder is None:
+            raise NotFoundError(f"no attempt of this name was launched here: {attempt_id!r}")
+        return folder
+
+    def _require(self, node: str, gpu_indices: Sequence[int]) -> None:
+        require_node({name: self._local_node(n) for name, n in self._known_nodes().items()}, node, gpu_indices)
+
+    def _local_node(self, node: SlurmNode) -> LocalNode:
+        types = node_gpus(node.gres).types
+        declared = self._declared.get(node.name)
+        size = declared.gpus[0].memory_mib if declared is not None and declared.gpus else None
+        gpus = tuple(Gpu(index, None, kind, size, is_virtual=self._is_virtual) for index, kind in enumerate(types))
+        vc = next((name for name in node.partitions if name in self._slurm.partitions), None)
+        return LocalNode(node.name, gpus, vc or (node.partitions[0] if node.partitions else "default"), node.cpus)
+
+    def _node(self, node: SlurmNode, strangers: Sequence[SlurmJob], now: datetime) -> Node:
+        local = self._local_node(node)
+        layout = node_gpus(node.gres)
+        taken: set[int] = set()
+        for job in strangers:
+            if node.name in job.nodes:
+                taken |= _held(layout, job, node.name)
+        isolations: tuple[Isolation, ...] = self._drains.of(node)
+        found = Node(
+            node.name,
+            local.gpus,
+            local.vc,
+            observed_at=now,
+            cpus=node.cpus,
+            isolations=isolations,
+            taken_gpu_indices=frozenset(taken),
+        )
+        if node.states & DOWN_STATES:
+            words = ", ".join(sorted(node.states))
+            detail = f"Slurm says {words}" + (f": {node.reason}" if node.reason else "")
+            return replace(found, condition=NodeCondition.UNOBSERVED, observed_at=None, detail=detail)
+        if "DRAIN" in node.states or all(gpu.index in found.isolated_gpu_indices for gpu in found.gpus):
+            return replace(found, condition=NodeCondition.DRAINED, detail=node.reason or None)
+        return found
+
+    def _fresh_jobs(self, at_most_s: float) -> list[SlurmJob]:
+        with self._guard:
+            kept = self._jobs
+        if kept is not None and time.monotonic() - kept[0] < at_most_s:
+            return kept[1]
+        jobs = self.commands.jobs()
+        with self._guard:
+            self._jobs = (time.monotonic(), jobs)
+        return jobs
+
+    def _fresh_nodes(self) -> dict[str, SlurmNode]:
+        nodes = {node.name: node for node in self.commands.nodes() if self._is_ours(node)}
+        with self._guard:
+            self._nodes = (time.monotonic(), nodes)
+        return nodes
+
+    def _known_nodes(self) -> dict[str, SlurmNode]:
+        """What changes rarely: names, partitions, gres."""
+        with self._guard:
+            kept = self._nodes
+        if kept is not None and time.monotonic() - kept[0] < KNOWN_FOR_S:
+            return kept[1]
+        return self._fresh_nodes()
+
+    def _is_ours(self, node: SlurmNode) -> bool:
+        partitions = self._slurm.partitions
+        return bool(node_gpus(node.gres).types) and (not partitions or any(p in partitions for p in node.partitions))
+
+    def _forget_jobs(self) -> None:
+        with self._guard:
+            self._jobs = None
+
+    def _forget_nodes(self) -> None:
+        with self._guard:
+            self._nodes = None
+
+
+KNOWN_FOR_S = 60.0
+FENCE_GENTLY_S, FENCE_PATIENCE_S, RECORD_PATIENCE_S = 4.0, 20.0, 1.0
+
+
+def _install_wrapper(folder: Path) -> Path:
+    """The wrapper's source on the shared disk, named by hash: nodes may run another Python than we do."""
+    target = folder / f"{wrapper_digest()[:16]}.py"
+    if not target.exists():
+        temporary = target.with_name(f"{target.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
+        temporary.write_bytes(wrapper_source().read_bytes())
+        temporary.replace(target)
+    return target
+
+
+def _job_name(request: LaunchRequest) -> str:
+    return f"lucid-{request.job_id}"[:200]
+
+
+def _submitted_as(folder: Path) -> int | None:
+    data = read_record(folder, SUBMITTED)
+    return None if data is None else int(data["slurm_job_id"])
+
+
+def _leftovers(folder: Path) -> int:
+    record = read_record(folder, wrapper.EXIT)
+    return 0 if record is None else exit_record(record).leftover_count or 0
+
+
+def _placed_nodes(folder: Path) -> list[str]:
+    spec = wrapper.read_json(str(folder / wrapper.SPEC), SPEC_BYTES)
+    return [str(share["node"]) for share in spec["placement"]]
+
+
+def _held(layout: NodeGpus, job: SlurmJob, node: str) -> frozenset[int]:
+    """GPUs of a node that a job of somebody else holds; all of them when it holds some and does not say which."""
+    position = job.nodes.index(node)
+    detail = job.gres_detail[position] if position < len(job.gres_detail) else None
+    everything = frozenset(range(len(layout.types)))
+    if detail is None:
+        return everything if asked_gpus(job.gres_request) or "shard" in job.gres_request else frozenset()
+    held = held_indices(layout, detail)
+    return everything if held is None else held
+
+
+def _last_samples(folder: Path, now: datetime) -> list[GpuSample]:
+    """The last line that the wrapper wrote into its samples."""
+    with (folder / wrapper.SAMPLES).open("rb") as file:
+        file.seek(0, os.SEEK_END)
+        file.seek(max(0, file.tell() - 65536))
+        row = json.loads(file.read().splitlines()[-1])
+    spec = wrapper.read_json(str(folder / wrapper.SPEC), SPEC_BYTES)
+    at = datetime.fromtimestamp(float(row["at"]), UTC)
+    if now - at > timedelta(seconds=10 * float(spec["sample_interval_s"])):
+        return []
+    return [
+        GpuSample(spec["node"], int(i), at, "nvml", wrapper.within(u, 100.0), wrapper.within(m, 100.0), used)
+        for i, u, m, used in row["gpus"]
+    ]

@@ -1,0 +1,148 @@
+"""From the wrapper's records and Slurm's own to what may be said of an attempt.
+
+Rules, in this order:
+
+1. The wrapper's exit record stands, unless it was stopped by a signal that we did not send: then Slurm's record
+   says whose it was (time limit, preemption, cancellation), never the signal (R-34); until it says, nothing is.
+2. Slurm does not answer: UNOBSERVED (R-1).
+3. Slurm has it waiting: QUEUED. It runs: RUNNING, once the wrapper has let the command go.
+4. Slurm has ended it and there is no exit record: by its own act (time limit, preemption, cancellation, memory) the
+   attempt has EXITED with that reason; otherwise VANISHED, to be fenced. A record may be late on a network disk, so
+   that a few seconds are allowed for it.
+5. Slurm does not know it: never submitted is NOT_STARTED, submitted and forgotten is VANISHED.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from lucid_pipelines.domain.job import ExitRecord
+from lucid_pipelines.ports import Observation, Sight
+from lucid_pipelines.resources.clusters.slurm_json import SlurmJob
+
+RECORD_IS_LATE = timedelta(seconds=5)
+WAITING = frozenset(
+    {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
+)
+ALIVE = frozenset({"RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"})
+_BY_SLURM = {
+    "TIMEOUT": "timed_out",
+    "DEADLINE": "timed_out",
+    "PREEMPTED": "preempted",
+    "CANCELLED": "cancelled",
+    "OUT_OF_MEMORY": "out_of_memory",
+}
+_SIGKILL = 9
+
+
+@dataclass(frozen=True, slots=True)
+class OnDisk:
+    """What the attempt's folder says; ``problem`` when it cannot be read.
+
+    Attributes:
+        is_placed: whether it was ever about to be submitted.
+        stop_is_ours: whether the stop that its record speaks of was asked for by us.
+    """
+
+    is_placed: bool
+    exit: ExitRecord | None = None
+    stop_is_ours: bool = True
+    started_at: datetime | None = None
+    submitted_as: int | None = None
+    problem: str | None = None
+
+
+def is_over(job: SlurmJob) -> bool:
+    """Whether Slurm has ended the job and cleaned up after it."""
+    return job.state not in WAITING | ALIVE and "COMPLETING" not in job.flags and job.state != "COMPLETING"
+
+
+def observation(attempt_id: str, disk: OnDisk, job: SlurmJob | None, fault: str | None, now: datetime) -> Observation:
+    """Judge one attempt.
+
+    Args:
+        job: Slurm's record of it; ``None`` = Slurm does not know it.
+        fault: why Slurm did not answer; ``None`` = it did.
+    """
+    if disk.problem is not None:
+        return Observation(attempt_id, Sight.UNOBSERVED, now, "slurm:disk", detail=disk.problem)
+    record = disk.exit
+    if record is not None and (record.reason != "stopped" or disk.stop_is_ours):
+        return _exited(attempt_id, record, now, "slurm:exit_record")
+    if fault is not None:
+        return Observation(attempt_id, Sight.UNOBSERVED, now, "slurm:error", disk.started_at, detail=fault)
+    if job is None:
+        return _unknown_to_slurm(attempt_id, disk, now)
+    named = f"Slurm job {job.job_id}"
+    if job.state in WAITING:
+        detail = f"{named} waits: {job.reason or job.state}"
+        return Observation(attempt_id, Sight.QUEUED, now, "slurm:squeue", detail=detail)
+    if not is_over(job):
+        if record is not None or disk.started_at is not None:
+            return Observation(attempt_id, Sight.RUNNING, now, "slurm:squeue", disk.started_at)
+        return Observation(attempt_id, Sight.QUEUED, now, "slurm:squeue", detail=f"{named} is being started")
+    reason = _BY_SLURM.get(job.state)
+    if record is not None:
+        told = replace(record, reason=reason, detail=_why(job, record.detail)) if reason else record
+        return _exited(attempt_id, told, now, "slurm:exit_record+squeue")
+    if reason is not None:
+        return _exited(attempt_id, by_slurm(job, reason, disk.started_at, now), now, "slurm:squeue")
+    if job.state != "NODE_FAIL" and now - (job.ended_at or now) < RECORD_IS_LATE:
+        return Observation(
+            attempt_id, Sight.RUNNING, now, "slurm:squeue", disk.started_at, detail="its record is awaited"
+        )
+    detail = f"{_why(job, None)}; its wrapper left no exit record"
+    return Observation(
+        attempt_id, Sight.VANISHED, now, "slurm:squeue", disk.started_at or job.started_at, detail=detail
+    )
+
+
+def by_slurm(job: SlurmJob, reason: str, started_at: datetime | None, now: datetime) -> ExitRecord:
+    """The exit record of what Slurm itself ended; ``reason`` as in ``ExitRecord``."""
+    return ExitRecord(
+        exit_code=job.exit_code if reason == "exited" else None,
+        signal=_SIGKILL if reason == "out_of_memory" else job.exit_signal if reason == "exited" else None,
+        reason="exited" if reason == "out_of_memory" else reason,
+        started_at=started_at or (job.started_at if job.nodes else None),
+        ended_at=min(job.ended_at or now, now),
+        detail=_why(job, None),
+    )
+
+
+def own_stop(exit_json: Mapping[str, Any]) -> bool:
+    """Whether a wrapper's record speaks of a stop that was asked for through its stop file."""
+    stop = exit_json.get("stop")
+    return isinstance(stop, dict) and stop.get("requested_at") is not None
+
+
+def _unknown_to_slurm(attempt_id: str, disk: OnDisk, now: datetime) -> Observation:
+    if disk.exit is not None:  # stopped by a signal, and whoever sent it is forgotten
+        return _exited(attempt_id, disk.exit, now, "slurm:exit_record")
+    if disk.submitted_as is not None or disk.started_at is not None:
+        detail = f"Slurm no longer knows job {disk.submitted_as}, and its wrapper left no exit record"
+        return Observation(attempt_id, Sight.VANISHED, now, "slurm:squeue", disk.started_at, detail=detail)
+    detail = "placed, but not submitted to Slurm" if disk.is_placed else "never launched here"
+    return Observation(attempt_id, Sight.NOT_STARTED, now, "slurm:squeue", detail=detail)
+
+
+def _exited(attempt_id: str, record: ExitRecord, now: datetime, source: str) -> Observation:
+    return Observation(attempt_id, Sight.EXITED, now, source, record.started_at, record, record.profile, record.detail)
+
+
+def _why(job: SlurmJob, said: str | None) -> str:
+    words = {
+        "TIMEOUT": "ended by Slurm at its time limit"
+        + (f" of {job.time_limit_s / 60:g} min" if job.time_limit_s else ""),
+        "DEADLINE": "ended by Slurm at its deadline",
+        "PREEMPTED": "preempted by Slurm for another job",
+        "CANCELLED": "cancelled in Slurm (scancel)",
+        "OUT_OF_MEMORY": "killed by Slurm: it used more memory than it was given",
+        "NODE_FAIL": f"Slurm lost its node {', '.join(job.nodes) or ''}".rstrip(),
+        "BOOT_FAIL": "its node could not be started",
+    }
+    reason = f" ({job.reason})" if job.reason not in ("", "None", "NonZeroExitCode") else ""
+    text = f"Slurm job {job.job_id}: " + words.get(job.state, f"ended as {job.state}") + reason
+    return f"{text}; {said}" if said else text
