@@ -14,6 +14,7 @@ from lucid_pipelines.domain.errors import ExternalError
 from lucid_pipelines.ports import Cluster
 from lucid_pipelines.resources.advisors import configured_advisor
 from lucid_pipelines.resources.clusters.checks import CheckCommand
+from lucid_pipelines.resources.clusters.dcgm import DcgmSource
 from lucid_pipelines.resources.clusters.local import LocalCluster, real_nodes
 from lucid_pipelines.resources.clusters.nodes import DeclaredCheck, LocalNode
 from lucid_pipelines.resources.clusters.nvml import NvmlSource
@@ -56,7 +57,10 @@ def _local(settings: Settings) -> Cluster:
     if chosen.gpus == "real" or (chosen.gpus == "auto" and has_nvml_library()):
         source = NvmlSource()
         nodes = real_nodes(source, vc=settings.default_vc)
-        return LocalCluster(settings.home / "cluster", nodes, nvml=source, options=options, check_commands=checks)
+        dcgm = DcgmSource(chosen.dcgm_url) if chosen.dcgm_url is not None else None
+        return LocalCluster(
+            settings.home / "cluster", nodes, nvml=source, dcgm=dcgm, options=options, check_commands=checks
+        )
     return LocalCluster(settings.home / "cluster", declared_nodes(chosen), options=options, check_commands=checks)
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lucid_pipelines.control.system import System
 
 GpuKey = tuple[str, int]
+_KnownRunning = tuple[ActiveAttempt, Pair | None, tuple[object, ...], RunningJob]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class FactMemory:
 
     scores: dict[tuple[Profile, bool | None], int | None] = field(default_factory=dict)
     queued: dict[str, tuple[Job, str, bool, QueuedJob]] = field(default_factory=dict)
-    running: dict[str, tuple[ActiveAttempt, object, RunningJob]] = field(default_factory=dict)
+    running: dict[str, _KnownRunning] = field(default_factory=dict)
 
     def score(self, profile: Profile | None, amp: bool | None) -> int | None:
         """The sharing score of the packing model; ``None`` = unknown, which forbids packing (R-25)."""
@@ -146,7 +147,7 @@ def _all_running(
     for pair in queue.pairs:
         pair_of[pair.first_attempt_id] = pair_of[pair.later_attempt_id] = pair
     running: dict[str, RunningJob] = {}
-    kept: dict[str, tuple[ActiveAttempt, object, RunningJob]] = {}
+    kept: dict[str, _KnownRunning] = {}
     for item in queue.active:
         attempt, job = item.attempt, item.job
         partners = [by_attempt[other] for other in item.partner_attempt_ids if other in by_attempt]
@@ -154,13 +155,21 @@ def _all_running(
         vc = vc_of_node.get(attempt.placement.shares[0].node, job.spec.vc)
         stays_alone = job.job_id in apart
         splits = pair is not None and _is_split(pair, partners, item, kept_pairs)
-        context = (vc, stays_alone, splits, pair, tuple(partner.job.job_id for partner in partners))
+        partner_ids = tuple([partner.job.job_id for partner in partners])
+        context = (vc, stays_alone, splits, partner_ids)
         known = memory.running.get(job.job_id)
-        if known is not None and known[0] == item and known[1] == context:
-            made = known[2]
+        # Rows that have not changed are the same objects (``Queue.view``).
+        if (
+            known is not None
+            and known[0].job is job
+            and known[0].attempt is attempt
+            and known[1] is pair
+            and known[2] == context
+        ):
+            made = known[3]
         else:
-            made = _running_job(item, vc, stays_alone, splits, pair, context[4], memory)
-        kept[job.job_id] = (item, context, made)
+            made = _running_job(item, vc, stays_alone, splits, pair, partner_ids, memory)
+        kept[job.job_id] = (item, pair, context, made)
         running[job.job_id] = made
     memory.running = kept
     return running

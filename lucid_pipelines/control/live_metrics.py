@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from lucid_pipelines.control.following import FOLLOWER, LOSS, STEP_TIME, Look
+from lucid_pipelines.control.pair_watch import watch_pairs
+from lucid_pipelines.control.proposal_scores import score_proposals
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.cluster import GpuSample
 from lucid_pipelines.domain.errors import ExternalError
@@ -15,6 +17,7 @@ from lucid_pipelines.domain.states import JobState
 from lucid_pipelines.store import Tracked
 
 _CURVE_VALUES = 240
+_PAIRS_AT_ONCE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,8 @@ def collect(system: System) -> tuple[PlaneMetrics, list[JobMetrics]]:
     queue = system.store.queue.view()
     samples = _samples(system)
     jobs = [_job_metrics(system, look, samples, now) for look in FOLLOWER.look(system, queue.active)]
+    watch_pairs(system, queue, system.cluster.inventory(), now, at_once=_PAIRS_AT_ONCE)
+    score_proposals(system, now)
     counts = system.store.jobs.counts()
     _, oldest = system.store.exits.pending()
     plane = PlaneMetrics(

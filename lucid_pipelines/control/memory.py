@@ -18,7 +18,7 @@ class LoopMemory:
     Attributes:
         sampled_at, looked_at: when the GPUs, and the pairs, were last looked at.
         suspects, dirty: free GPUs that were found in use once, and twice in a row.
-        profiled: when each running attempt was last looked at.
+        profiled, watched: when each running attempt, and each pair, was last looked at closely.
         forecast, forecast_until_s: predicted submissions, and when they are to be predicted anew.
     """
 
@@ -31,4 +31,5 @@ class LoopMemory:
     forecast: Forecast | None = None
     forecast_until_s: float = float("-inf")
     profiled: dict[str, datetime] = field(default_factory=dict)
+    watched: dict[int, datetime] = field(default_factory=dict)
     recorder: Recorder | None = None

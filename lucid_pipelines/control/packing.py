@@ -156,9 +156,9 @@ def _cooling_down(system: System, queue: QueueView, now: datetime) -> set[str]:
     if not cool_down_s or not queue.active or system.settings.modes.pack is Mode.OFF:
         return set()
     hot: set[GpuKey] = set()
-    for pair in system.store.pairs.find(ended_since=now - timedelta(seconds=cool_down_s), limit=_AT_ONCE):
-        if pair.verdict is PairVerdict.SPLIT:
-            hot |= {(share.node, index) for share in pair.placement.shares for index in share.gpu_indices}
+    since = now - timedelta(seconds=cool_down_s)
+    for pair in system.store.pairs.find(ended_since=since, verdict=PairVerdict.SPLIT, limit=_AT_ONCE):
+        hot |= {(share.node, index) for share in pair.placement.shares for index in share.gpu_indices}
     if not hot:
         return set()
     return {

@@ -7,7 +7,8 @@ than planned, and throughput from the logs. A pair of which nothing can be told 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -18,7 +19,7 @@ from lucid_pipelines.control.packing import propose_split
 from lucid_pipelines.control.sampling import measured_profile
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.cluster import Inventory
-from lucid_pipelines.domain.errors import LucidError
+from lucid_pipelines.domain.errors import ExternalError, LucidError
 from lucid_pipelines.domain.job import Profile
 from lucid_pipelines.store import ActiveAttempt, Pair, PairVerdict, QueueView
 from lucid_pipelines.tracker.interference import PairedJob, PairFinding, PairSettings, judge_pair
@@ -27,6 +28,9 @@ from lucid_pipelines.tracker.measurements import PaceWindow
 
 _log = logging.getLogger(__name__)
 WATCH_EVERY_S = 5.0
+_AT_ONCE = 1
+"""So many pairs are looked at closely in one pass, which must stay short. Where there are many, ``training_metrics``
+looks at the others."""
 _HEAVIER_POINTS = 25.0
 """A pair that uses its GPU so far above the planned sum (percent) is another pair than the one that was planned."""
 
@@ -42,26 +46,60 @@ class Seen:
     planned_util_pct: float | None
 
 
-def watch_pairs(system: System, queue: QueueView, inventory: Inventory, now: datetime) -> int:
-    """Look at every pair whose turn it is. Returns how many are to be taken apart from now on."""
-    if not queue.pairs:
+def watch_pairs(
+    system: System, queue: QueueView, inventory: Inventory, now: datetime, *, at_once: int = _AT_ONCE
+) -> int:
+    """Look at pairs: the memory of all of them every few seconds, the rest of the few that waited longest for it.
+
+    Returns how many are to be taken apart from now on.
+    """
+    memory = system.memory
+    pairs = {pair.pair_id: pair for pair in queue.pairs if pair.verdict is not PairVerdict.SPLIT}
+    memory.watched = {pair_id: at for pair_id, at in memory.watched.items() if pair_id in pairs}
+    if not pairs:
         return 0
-    looked_at = system.memory.looked_at
-    if looked_at is not None and age_s(looked_at, now) < WATCH_EVERY_S:
-        return 0
-    system.memory.looked_at = now
-    by_attempt = {item.attempt.attempt_id: item for item in queue.active}
     split = 0
-    for pair in system.store.pairs.open():
+    if memory.looked_at is None or age_s(memory.looked_at, now) >= WATCH_EVERY_S:
+        memory.looked_at = now
+        for pair_id in _short_of_memory(system, pairs.values(), inventory):
+            memory.watched.pop(pair_id, None)
+    due = sorted(pairs.values(), key=lambda pair: (_last_look(system, pair), pair.pair_id))
+    by_attempt = {item.attempt.attempt_id: item for item in queue.active}
+    for pair in due[:at_once]:
+        last = memory.watched.get(pair.pair_id)
         first, later = by_attempt.get(pair.first_attempt_id), by_attempt.get(pair.later_attempt_id)
-        if first is None or later is None or pair.verdict is PairVerdict.SPLIT:
+        if first is None or later is None or (last is not None and age_s(last, now) < WATCH_EVERY_S):
             continue
+        memory.watched[pair.pair_id] = now
         try:
-            split += _watch(system, pair, first, later, inventory, now)
+            split += _watch(system, system.store.pairs.get(pair.pair_id), first, later, inventory, now)
         except LucidError as error:
             _log.warning("cannot judge the pair %d: %s", pair.pair_id, error)
             system.store.counters.add("pairs_unjudged", now=now)
     return split
+
+
+def _last_look(system: System, pair: Pair) -> str:
+    """When a pair was last looked at closely, by this loop or an earlier one; sortable."""
+    mine = system.memory.watched.get(pair.pair_id)
+    return max(str((pair.measured or {}).get("as_of") or ""), mine.isoformat() if mine else "")
+
+
+def _short_of_memory(system: System, pairs: Iterable[Pair], inventory: Inventory) -> list[int]:
+    """Pairs whose GPUs have hardly any memory left: these cannot wait for their turn."""
+    try:
+        used = {(sample.node, sample.gpu_index): sample.memory_used_mib for sample in system.cluster.sample()}
+    except ExternalError:
+        system.store.counters.add("gpu_samples_failed", now=system.clock.now())
+        return []
+    sizes = {(node.name, gpu.index): gpu.memory_mib for node in inventory.nodes for gpu in node.gpus}
+    usable_frac = 1.0 - system.settings.packing.memory_margin_frac
+    found: list[int] = []
+    for pair in pairs:
+        keys = [(share.node, index) for share in pair.placement.shares for index in share.gpu_indices]
+        if any((used.get(key) or 0.0) > (sizes.get(key) or math.inf) * usable_frac for key in keys):
+            found.append(pair.pair_id)
+    return found
 
 
 def _watch(
@@ -85,6 +123,8 @@ def _watch(
         "as_of": now.isoformat(),
     }
     verdict, why = conclude(system, pair, seen, logs, now)
+    if verdict is pair.verdict and measured == (pair.measured or {}) | {"as_of": measured["as_of"]}:
+        return 0
     after = system.store.pairs.judge(pair.pair_id, verdict, why, measured, now=now)
     if after.verdict is PairVerdict.SPLIT:
         propose_split(system, after, now)

@@ -46,15 +46,24 @@ class Pairs:
         query = select(_PAIRS).where(_PAIRS.c.ended_at.is_(None)).order_by(_PAIRS.c.id)
         return self._database.read(lambda c: [pair_from_row(row) for row in c.execute(query).mappings()])
 
+    def get(self, pair_id: int) -> Pair:
+        """Raises ``NotFoundError``."""
+        query = select(_PAIRS).where(_PAIRS.c.id == pair_id)
+        row = self._database.read(lambda c: c.execute(query).mappings().first())
+        if row is None:
+            raise NotFoundError(f"no pair has this number: {pair_id}")
+        return pair_from_row(row)
+
     def find(
         self,
         *,
         attempt_id: str | None = None,
         since: datetime | None = None,
         ended_since: datetime | None = None,
+        verdict: PairVerdict | None = None,
         limit: int | None = None,
     ) -> list[Pair]:
-        """Pairs of an attempt, formed at or after a moment, or ended at or after one; newest first."""
+        """Pairs that meet every filter given, newest first; ``since`` looks at when they were formed."""
         query = select(_PAIRS).order_by(_PAIRS.c.id.desc()).limit(limit)
         if attempt_id is not None:
             mine = (_PAIRS.c.first_attempt_id == attempt_id) | (_PAIRS.c.later_attempt_id == attempt_id)
@@ -63,6 +72,8 @@ class Pairs:
             query = query.where(_PAIRS.c.formed_at >= since)
         if ended_since is not None:
             query = query.where(_PAIRS.c.ended_at >= ended_since)
+        if verdict is not None:
+            query = query.where(_PAIRS.c.verdict == verdict.value)
         return self._database.read(lambda c: [pair_from_row(row) for row in c.execute(query).mappings()])
 
     def judge(self, pair_id: int, verdict: PairVerdict, why: str, measured: Json, *, now: datetime) -> Pair:

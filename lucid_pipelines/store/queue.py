@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from lucid_pipelines.domain.job import Attempt, Job
 from lucid_pipelines.domain.states import AttemptState, JobState
@@ -20,14 +20,15 @@ from lucid_pipelines.store.codec import (
     reason_from_row,
 )
 from lucid_pipelines.store.database import Database
-from lucid_pipelines.store.records import ActiveAttempt, QueueView, SlotUse
+from lucid_pipelines.store.records import ActiveAttempt, Pair, QueueView, SlotUse
 
 _JOBS = tables.jobs
 _ATTEMPTS = tables.attempts
 _SLOTS = tables.gpu_slots
 _SHOWN = (JobState.QUEUED, JobState.PROFILE_QUEUED, JobState.RUNNING, JobState.PROFILING)
 _CHUNK = 500
-_TOGETHER = select(tables.pairs).where(tables.pairs.c.ended_at.is_(None)).order_by(tables.pairs.c.id)
+_PAIRS = tables.pairs
+_TOGETHER = select(_PAIRS.c.id, _PAIRS.c.verdict).where(_PAIRS.c.ended_at.is_(None)).order_by(_PAIRS.c.id)
 _LENT = select(tables.node_loans).where(tables.node_loans.c.returned_at.is_(None)).order_by(tables.node_loans.c.id)
 
 
@@ -49,6 +50,7 @@ class Queue:
         self._lock = threading.Lock()
         self._jobs: dict[str, Job] = {}
         self._active = _Active({}, {}, (), ())
+        self._pairs: dict[int, Pair] = {}
         self._last: QueueView | None = None
 
     def change_counter(self) -> int:
@@ -82,10 +84,19 @@ class Queue:
             active=active,
             slots=slots,
             isolated=tuple(reason_from_row(row) for row in connection.execute(in_force).mappings()),
-            pairs=tuple(pair_from_row(row) for row in connection.execute(_TOGETHER).mappings()),
+            pairs=self._current_pairs(connection),
             loans=tuple(loan_from_row(row) for row in connection.execute(_LENT).mappings()),
         )
         return self._last
+
+    def _current_pairs(self, connection: Connection) -> tuple[Pair, ...]:
+        """Pairs that are together; one is read again when its verdict has changed."""
+        now = [(int(pair_id), str(verdict)) for pair_id, verdict in connection.execute(_TOGETHER).all()]
+        known = self._pairs
+        stale = [pair_id for pair_id, verdict in now if pair_id not in known or known[pair_id].verdict != verdict]
+        fresh = {row["id"]: pair_from_row(row) for row in _rows(connection, _PAIRS, _PAIRS.c.id, stale)}
+        self._pairs = {pair_id: fresh.get(pair_id) or known[pair_id] for pair_id, _ in now}
+        return tuple(self._pairs.values())
 
     def _current_jobs(self, connection: Connection) -> dict[str, Job]:
         shown = _JOBS.c.state.in_([state.value for state in _SHOWN])
@@ -111,8 +122,7 @@ class Queue:
             for row in _rows(connection, _ATTEMPTS, _ATTEMPTS.c.job_id, stale, open_ones)
         }
         attempts = {job_id: fresh.get(job_id) or last.attempts[job_id] for job_id in versions}
-        in_order = select(_SLOTS).order_by(_SLOTS.c.node, _SLOTS.c.gpu_index, _SLOTS.c.slot)
-        slots = tuple(SlotUse(*row) for row in connection.execute(in_order).all())
+        slots = self._current_slots(connection, last, versions, [attempts[job_id].attempt_id for job_id in stale])
         partners = _partners(slots)
         active = [
             ActiveAttempt(job, attempt, tuple(sorted(partners.get(attempt.attempt_id, ()))))
@@ -123,12 +133,26 @@ class Queue:
         self._active = _Active(versions, attempts, tuple(active), slots)
         return self._active.active, slots
 
+    def _current_slots(
+        self, connection: Connection, last: _Active, versions: dict[str, int], changed_ids: list[str]
+    ) -> tuple[SlotUse, ...]:
+        """Every GPU half in use: those of changed attempts are read again, all of them when the sum does not agree."""
+        changed = {job_id for job_id, version in last.versions.items() if versions.get(job_id) != version}
+        away = {last.attempts[job_id].attempt_id for job_id in changed} | set(changed_ids)
+        kept = [slot for slot in last.slots if slot.attempt_id not in away]
+        fresh = [SlotUse(*row.values()) for row in _rows(connection, _SLOTS, _SLOTS.c.attempt_id, changed_ids)]
+        total = int(connection.execute(select(func.count()).select_from(_SLOTS)).scalar_one())
+        if last.slots and len(kept) + len(fresh) == total:
+            return tuple(sorted([*kept, *fresh], key=lambda slot: (slot.node, slot.gpu_index, slot.slot)))
+        in_order = select(_SLOTS).order_by(_SLOTS.c.node, _SLOTS.c.gpu_index, _SLOTS.c.slot)
+        return tuple(SlotUse(*row) for row in connection.execute(in_order).all())
+
 
 def _change(connection: Connection) -> int:
     return int(connection.execute(select(tables.changes.c.value)).scalar_one())
 
 
-def _rows(connection: Connection, table: Any, key: Any, wanted: list[str], *conditions: Any) -> Iterable[Any]:
+def _rows(connection: Connection, table: Any, key: Any, wanted: Sequence[object], *conditions: Any) -> Iterable[Any]:
     for start in range(0, len(wanted), _CHUNK):
         chunk = wanted[start : start + _CHUNK]
         yield from connection.execute(select(table).where(key.in_(chunk), *conditions)).mappings()

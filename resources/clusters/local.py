@@ -30,6 +30,7 @@ from lucid_pipelines.ports import (
 )
 from lucid_pipelines.resources.clusters import attempts, wrapper
 from lucid_pipelines.resources.clusters.checks import CheckCommand, NodeChecks
+from lucid_pipelines.resources.clusters.dcgm import DcgmSource
 from lucid_pipelines.resources.clusters.isolation import IsolationLedger
 from lucid_pipelines.resources.clusters.launcher import install_wrapper
 from lucid_pipelines.resources.clusters.layout import SPEC_BYTES, Layout, checked_id
@@ -55,6 +56,7 @@ class LocalCluster:
         root: the cluster's own folder, on a local disk; made when missing.
         nodes: what it consists of; see ``real_nodes`` for the GPUs of this machine.
         nvml: reads real GPUs; needed when a node has some.
+        dcgm: asked for what NVML leaves unknown.
         options: how wrappers work.
         check_commands: the site's own diagnosis tests for real nodes, by name.
         now: the clock.
@@ -70,6 +72,7 @@ class LocalCluster:
         nodes: Sequence[LocalNode],
         *,
         nvml: NvmlSource | None = None,
+        dcgm: DcgmSource | None = None,
         options: WrapperOptions | None = None,
         check_commands: Mapping[str, CheckCommand] | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -78,7 +81,7 @@ class LocalCluster:
         real = [node.name for node in nodes if not node.is_virtual]
         if real and nvml is None:
             raise InputError(f"real GPUs are read through NVML; give its source for the nodes {real}")
-        self._nvml = nvml
+        self._nvml, self._dcgm = nvml, dcgm
         self._options = options or WrapperOptions()
         self._now = now
         self._layout = Layout(root)
@@ -149,7 +152,7 @@ class LocalCluster:
         if self._nvml is not None:
             for node in self._nodes.values():
                 if not node.is_virtual:
-                    samples += self._nvml.sample(node.name)
+                    samples += self._completed(self._nvml.sample(node.name))
         return samples
 
     def profile(self, attempt_id: str, since: datetime | None = None) -> Profile | None:
@@ -189,6 +192,15 @@ class LocalCluster:
     def restore(self, node: str, gpu_indices: Sequence[int], owner: str) -> None:
         require_node(self._nodes, node, gpu_indices)
         self._isolations.remove(node, gpu_indices, owner)
+
+    def _completed(self, samples: Sequence[GpuSample]) -> Sequence[GpuSample]:
+        if self._dcgm is None:
+            return samples
+        try:
+            return self._dcgm.complete(samples)
+        except ExternalError as error:
+            _log.warning("what NVML does not tell stays unknown: %s", error)
+            return samples
 
     def _node(self, declared: LocalNode, now: datetime) -> Node:
         node = Node(declared.name, declared.gpus, declared.vc, observed_at=now, cpus=declared.cpus or os.cpu_count())

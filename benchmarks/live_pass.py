@@ -1,0 +1,199 @@
+"""How long one pass of the running control plane takes with a long queue, the state database included.
+
+``python benchmarks/live_pass.py [--passes 300] [--postgres URL] [--json]``
+
+1,000 GPUs (125 nodes of 8, five virtual clusters) are full, half of the jobs share their GPUs, and 2,048 jobs wait.
+Before every pass one running job ends and one is submitted (not timed). Timed, by the wall clock, is what the loop
+does then: read the queue from the database, follow the change, ask the policy, and write down what it decides, on a
+SQLite file that is made durable, and on PostgreSQL where there is one (``--postgres``, or the server of the tests).
+The cluster is one in memory: polling processes and starting them is not the decision's affair.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from sqlalchemy import bindparam, update
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.ranges import Claim, quantile, report
+from lucid_pipelines.control.scheduling import decide
+from lucid_pipelines.control.system import System
+from lucid_pipelines.domain.cluster import Gpu, GpuSample, Inventory, Node
+from lucid_pipelines.domain.job import Estimate, ExitRecord, JobSpec, Profile
+from lucid_pipelines.domain.states import Outcome
+from lucid_pipelines.ports import Observation, Sight
+from lucid_pipelines.store import Store, tables
+from lucid_pipelines.store.codec import estimate_to_json, profile_to_json
+from lucid_pipelines.store.database import Transaction
+from tests.support_control.pretend import OwnClock, PretendCluster
+from tests.support_control.worlds import make_settings
+from tests.support_pg.fixtures import migrated_database
+
+NODES, GPUS, VCS, WAITING = 125, 8, 5, 2_048
+MEMORY_MIB = 81_920.0
+
+
+class MemoryCluster(PretendCluster):
+    """A thousand GPUs; whatever was placed runs."""
+
+    def __init__(self, clock: OwnClock) -> None:
+        super().__init__(clock)
+        self._nodes = tuple(
+            Node(
+                f"n{i:03d}", tuple(Gpu(g, None, "X", MEMORY_MIB, is_virtual=True) for g in range(GPUS)), f"vc{i % VCS}"
+            )
+            for i in range(NODES)
+        )
+
+    def inventory(self) -> Inventory:
+        return Inventory(self._nodes, self.clock.now())
+
+    def poll(self, attempt_ids: Sequence[str]) -> Mapping[str, Observation]:
+        now = self.clock.now()
+        return {name: Observation(name, Sight.RUNNING, now, "benchmark", now) for name in attempt_ids}
+
+    def sample(self) -> Sequence[GpuSample]:
+        now = self.clock.now()
+        return [
+            GpuSample(node.name, gpu.index, now, "declared", 50.0, 20.0, 10_000.0)
+            for node in self._nodes
+            for gpu in node.gpus
+        ]
+
+
+def main() -> int:
+    """Run the benchmark; exit status 1 when a claim does not hold."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--passes", type=int, default=300)
+    parser.add_argument("--postgres", help="URL of an empty database.")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    claims: list[Claim] = []
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        for name, url in _databases(stack, folder, options.postgres):
+            claims += _measure(name, url, folder / name, options.passes)
+    return report(claims, as_json=options.json)
+
+
+def _databases(stack: ExitStack, folder: Path, postgres: str | None) -> Iterator[tuple[str, str | None]]:
+    yield "SQLite", None
+    yield "PostgreSQL", stack.enter_context(_given(postgres) if postgres else migrated_database())
+
+
+@contextmanager
+def _given(url: str) -> Iterator[str]:
+    yield url
+
+
+def _measure(name: str, url: str | None, home: Path, passes: int) -> list[Claim]:
+    rng = random.Random(11)
+    clock = OwnClock()
+    sections: dict[str, object] = {"modes": {"pack": "live", "unpack": "live", "lend": "live"}}
+    if url is not None:
+        sections["state"] = {"url": url}
+    settings = make_settings(home, **sections)
+    home.mkdir(parents=True)
+    with Store.open(settings.state_url, durable=False) as store:
+        number = _fill(System.of(settings, store, MemoryCluster(clock), clock), clock, rng)
+    with Store.open(settings.state_url) as store:
+        system = System.of(settings, store, MemoryCluster(clock), clock)
+        walls_ms: list[float] = []
+        packed = started = 0
+        for i in range(passes + 20):
+            clock.sleep(1.0)
+            _end_one(system, clock, rng)
+            number += 1
+            _submit(system, clock, rng, 1, number)
+            _all_started(system, clock)
+            begin = time.perf_counter()
+            applied = decide(system, store.queue.view())
+            if i >= 20:
+                walls_ms.append(1_000 * (time.perf_counter() - begin))
+                packed, started = packed + applied.packed, started + applied.started
+        waiting = len(store.queue.view().waiting)
+    p50, p99 = quantile(walls_ms, 0.50), quantile(walls_ms, 0.99)
+    why = f"p50 {p50:.1f} ms; {started} started, {packed} packed, {waiting:,} waiting in the end"
+    title = f"{name}: live pass p99 (ms; spread: p99 − median)"
+    return [Claim(title, p99, at_most=50.0, spread=p99 - p50, samples=len(walls_ms), why=why)]
+
+
+def _fill(system: System, clock: OwnClock, rng: random.Random) -> int:
+    """All GPUs taken, as many jobs packed as the rules allow, and ``WAITING`` in the queue."""
+    number = 900
+    _submit(system, clock, rng, number, number)
+    for _ in range(2):
+        decide(system, system.store.queue.view())
+        _all_started(system, clock)
+    missing = WAITING - len(system.store.queue.view().waiting)
+    number += missing
+    _submit(system, clock, rng, missing, number)
+    for _ in range(3):
+        decide(system, system.store.queue.view())
+        _all_started(system, clock)
+    return number
+
+
+def _submit(system: System, clock: OwnClock, rng: random.Random, count: int, number: int) -> None:
+    """Jobs that wait with estimate and profile; their way through the intake is cut short."""
+    specs = [
+        JobSpec(
+            f"job-{number - i}",
+            f"user-{(number - i) % 50}",
+            f"vc{rng.randrange(VCS)}",
+            rng.choice((1, 1, 1, 2, 4, 8)),
+            ("x",),
+        )
+        for i in range(count)
+    ]
+    rows = [
+        {
+            "id": job.job_id,
+            "estimate": estimate_to_json(Estimate(rng.lognormvariate(8.0, 1.2), "benchmark")),
+            "profile": profile_to_json(
+                Profile(rng.uniform(10.0, 95.0), 20.0, rng.uniform(2_000.0, 60_000.0), 60.0, 30, "benchmark")
+            ),
+        }
+        for job, _ in system.store.jobs.submit_many(specs, clock.now())
+    ]
+    ready = (
+        update(tables.jobs)
+        .where(tables.jobs.c.job_id == bindparam("id"))
+        .values(state="queued", version=2, estimate=bindparam("estimate"), profile=bindparam("profile"))
+    )
+
+    def work(tx: Transaction) -> None:
+        tx.connection.execute(ready, rows)
+        tx.touch()
+
+    system.store._database.write(work)
+
+
+def _all_started(system: System, clock: OwnClock) -> None:
+    for item in system.store.queue.view().active:
+        if item.attempt.started_at is None:
+            system.store.attempts.record_started(item.attempt.attempt_id, clock.now(), who="benchmark", now=clock.now())
+
+
+def _end_one(system: System, clock: OwnClock, rng: random.Random) -> None:
+    active = system.store.queue.view().active
+    item = active[rng.randrange(len(active))]
+    ended: datetime = clock.now() - timedelta(milliseconds=1)
+    record = ExitRecord(0, None, "exited", item.attempt.started_at, ended)
+    system.store.attempts.record_end(
+        item.attempt.attempt_id, record, Outcome.COMPLETED, who="benchmark", now=clock.now()
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
