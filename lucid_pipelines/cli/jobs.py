@@ -21,6 +21,7 @@ from lucid_pipelines.cli.output import (
     seconds,
 )
 from lucid_pipelines.control.explaining import Explanation, Waiting
+from lucid_pipelines.control.plain_words import tell
 from lucid_pipelines.control.requests import current_user
 from lucid_pipelines.domain.errors import InputError, did_you_mean
 from lucid_pipelines.domain.job import Attempt, Estimate, Job
@@ -130,6 +131,8 @@ def explanation_json(found: Explanation) -> dict[str, Any]:
         "gpus_free": waiting.gpus_free if waiting else None,
         "blocked_by": waiting.blocked_by if waiting else None,
         "predicted_start_at": waiting.predicted_start_at if waiting else None,
+        "start_low_at": waiting.start_low_at if waiting else None,
+        "start_high_at": waiting.start_high_at if waiting else None,
         "reasons": list(waiting.reasons) if waiting else [],
         "estimate": None
         if estimate is None
@@ -204,7 +207,12 @@ def _start_text(waiting: Waiting, as_of: datetime) -> str:
         return "unknown: an estimate is missing"
     if start <= as_of and waiting.gpus_free < waiting.gpus_needed:
         return "unknown: what it waits for has run longer than estimated"
-    return seconds(max(0.0, (start - as_of).total_seconds()))
+    text = seconds(max(0.0, (start - as_of).total_seconds()))
+    low, high = waiting.start_low_at, waiting.start_high_at
+    if low is not None and high is not None:
+        ends = [seconds(max(0.0, (end - as_of).total_seconds())) for end in (low, high)]
+        text += f", between {ends[0]} and {ends[1]}"
+    return text
 
 
 def _waiting_facts(waiting: Waiting | None, as_of: datetime) -> dict[str, object]:
@@ -212,14 +220,14 @@ def _waiting_facts(waiting: Waiting | None, as_of: datetime) -> dict[str, object
         return {}
     facts: dict[str, object] = {
         "position": waiting.position,
-        "waits for": waiting.cause,
         "needs GPUs": waiting.gpus_needed,
         "free GPUs": waiting.gpus_free,
         "behind": waiting.blocked_by,
         "starts in about": _start_text(waiting, as_of),
     }
     for reason in waiting.reasons:
-        facts[f"rule {reason['rule']}"] = ", ".join(f"{key}={value}" for key, value in reason.items() if key != "rule")
+        title, sentence = tell(reason)
+        facts[title] = sentence
     return facts
 
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from lucid_pipelines.control.deciding import build_view
 from lucid_pipelines.control.forecasting import forecast_now
-from lucid_pipelines.control.packing import restraint
+from lucid_pipelines.control.packing import PACK, restraint
+from lucid_pipelines.control.pool import effective_inventory
+from lucid_pipelines.control.start_times import predicted_starts
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.decision import Decision, Hold, Pack, Start
 from lucid_pipelines.domain.job import Attempt, Job
 from lucid_pipelines.domain.states import JobState
-from lucid_pipelines.store import Event, QueueView
+from lucid_pipelines.store import ActionState, Event, QueueView
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,8 @@ class Waiting:
         position: 1 = next of its virtual cluster.
         cause: a word of ``HoldCause``, or ``next_pass`` when it starts in the next pass.
         predicted_start_at: when enough GPUs should have become free, by the estimates of what runs and is
-            ahead; ``None`` when an estimate is missing or it can never start.
+            ahead; ``None`` when an estimate is missing or it can never start. ``start_low_at`` to
+            ``start_high_at`` by the ends of the estimates' intervals.
         reasons: the rules and numbers that the policy saw.
     """
 
@@ -39,6 +42,8 @@ class Waiting:
     blocked_by: str | None
     predicted_start_at: datetime | None
     reasons: tuple[dict[str, object], ...]
+    start_low_at: datetime | None = None
+    start_high_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +96,9 @@ def _waiting(system: System, job: Job, now: datetime) -> Waiting | None:
     if job.job_id not in order:
         return None  # it started between the two readings
     position = order.index(job.job_id) + 1
-    predicted = _predicted_start(system, queue, order[: position - 1], job, now)
+    inventory = effective_inventory(system, system.cluster.inventory(), queue.loans)
+    nodes = [node for node in inventory.nodes if node.vc == job.spec.vc]
+    predicted = predicted_starts(queue, order[:position], nodes, now)[job.job_id]
     for decision in decisions:
         if isinstance(decision, Hold) and decision.job_id == job.job_id:
             return Waiting(
@@ -100,8 +107,10 @@ def _waiting(system: System, job: Job, now: datetime) -> Waiting | None:
                 gpus_needed=decision.gpus_needed,
                 gpus_free=decision.gpus_free,
                 blocked_by=decision.blocked_by,
-                predicted_start_at=predicted,
-                reasons=tuple(reason.to_json() for reason in decision.reasons),
+                predicted_start_at=predicted.at,
+                start_low_at=predicted.low_at,
+                start_high_at=predicted.high_at,
+                reasons=(*_proposal(system, job), *(reason.to_json() for reason in decision.reasons)),
             )
         if isinstance(decision, Start | Pack) and decision.job_id == job.job_id:
             return Waiting(
@@ -116,56 +125,22 @@ def _waiting(system: System, job: Job, now: datetime) -> Waiting | None:
     return None
 
 
+def _proposal(system: System, job: Job) -> tuple[dict[str, object], ...]:
+    """What is proposed about the job and not decided; its packing is left alone meanwhile."""
+    states = [ActionState.PROPOSED, ActionState.REJECTED]
+    for action in system.store.actions.find(kind=PACK, target=job.job_id, states=states, scored=False, limit=5):
+        if action.payload.get("attempt_number") == job.attempt_count + 1:
+            facts: dict[str, object] = {"rule": "pack_proposed", "action": action.action_id, "mode": action.mode.value}
+            return (facts | {"state": action.state.value, "partner_job_id": action.payload.get("partner_job_id")},)
+    return ()
+
+
 def _order(decisions: Sequence[Decision], queue: QueueView, vc: str) -> list[str]:
     """Queued jobs of one virtual cluster, in the order in which the policy considered them."""
     mine = {job.job_id for job in queue.waiting if job.spec.vc == vc and job.state is JobState.QUEUED}
     started = [d.job_id for d in decisions if isinstance(d, Start | Pack) and d.job_id in mine]
     held = sorted((d for d in decisions if isinstance(d, Hold) and d.job_id in mine), key=lambda d: d.ahead_count)
     return started + [decision.job_id for decision in held]
-
-
-def _predicted_start(
-    system: System, queue: QueueView, ahead: Sequence[str], job: Job, now: datetime
-) -> datetime | None:
-    """Play the estimates forward on the virtual cluster's GPU count, in the policy's order.
-
-    A lower bound in spirit: fragmentation and later, shorter jobs that overtake are not foreseen.
-    """
-    total = system.cluster.inventory().gpu_count(job.spec.vc)
-    by_id = {waiting.job_id: waiting for waiting in queue.waiting}
-    ends: list[tuple[float, int]] = []
-    for item in queue.active:
-        if item.job.spec.vc != job.spec.vc:
-            continue
-        remaining_s = _remaining_s(item.job, item.attempt, now)
-        if remaining_s is None:
-            return None
-        ends.append((remaining_s, item.job.spec.gpus))
-    free = total - sum(gpus for _, gpus in ends)
-    clock_s = 0.0
-    for waiting in [*(by_id[job_id] for job_id in ahead), job]:
-        if waiting.spec.gpus > total:
-            return None
-        while free < waiting.spec.gpus:
-            if not ends:
-                return None
-            ends.sort()
-            clock_s, gpus = ends.pop(0)
-            free += gpus
-        if waiting.job_id == job.job_id:
-            break
-        if waiting.estimate is None or waiting.estimate.duration_s is None:
-            return None
-        free -= waiting.spec.gpus
-        ends.append((clock_s + waiting.estimate.duration_s, waiting.spec.gpus))
-    return now + timedelta(seconds=clock_s)
-
-
-def _remaining_s(job: Job, attempt: Attempt, now: datetime) -> float | None:
-    if job.estimate is None or job.estimate.duration_s is None:
-        return None
-    begun = attempt.started_at or attempt.placed_at
-    return max(0.0, job.estimate.duration_s - (now - begun).total_seconds())
 
 
 _WAITS = {
@@ -175,6 +150,7 @@ _WAITS = {
     "aged_job": "{blocked} has waited too long to be passed by anybody; it starts first.",
     "too_large": "It can never start: no set of nodes of {vc} has {needed} GPU(s).",
     "unknown_vc": "It can never start: no node belongs to the virtual cluster {vc}.",
+    "avoided_nodes": "What is free in {vc} lies on nodes that it is kept off.",
     "preempted_by_order": "Jobs ahead of it in the order take all GPUs of {vc}.",
     "next_round": "The policy decides at fixed intervals; it is considered in the next round.",
     "no_true_duration": "The policy orders by true durations, which only a replay knows.",
@@ -188,6 +164,10 @@ def _summary(job: Job, waiting: Waiting | None) -> str:
             needed=waiting.gpus_needed, free=waiting.gpus_free, vc=job.spec.vc, blocked=waiting.blocked_by
         )
         return f"Queued at position {waiting.position} of {job.spec.vc}. {text}"
+    if job.state is JobState.PROFILE_QUEUED:
+        return "It waits for the profiling pool: a short first run shows what it needs."
+    if job.state is JobState.PROFILING:
+        return "It is profiled: a short run shows what it needs; then it goes on in its virtual cluster."
     if job.state.is_active:
         return "It runs." if job.started_at else "Its GPUs are taken; its process is being started."
     if job.state.is_terminal:

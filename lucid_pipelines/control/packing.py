@@ -112,13 +112,24 @@ def split_key(pair: Pair) -> str:
     return f"unpack:{pair.pair_id}"
 
 
-def restraint(system: System, queue: QueueView, now: datetime, dirty: frozenset[GpuKey] = frozenset()) -> Restraint:
-    """What the policy is not to do although its rules would."""
-    apart = _proposed(system, queue, now) | _cooling_down(system, queue, now)
+def restraint(
+    system: System,
+    queue: QueueView,
+    now: datetime,
+    dirty: frozenset[GpuKey] = frozenset(),
+    *,
+    settle: bool = False,
+) -> Restraint:
+    """What the policy is not to do although its rules would.
+
+    Args:
+        settle: also end what was approved too late; only the loop does.
+    """
+    apart = _proposed(system, queue, now, settle=settle) | _cooling_down(system, queue, now)
     return Restraint(apart, _kept(system, queue), dirty)
 
 
-def _proposed(system: System, queue: QueueView, now: datetime) -> set[str]:
+def _proposed(system: System, queue: QueueView, now: datetime, *, settle: bool) -> set[str]:
     """Jobs about which a proposal is open: each is proposed once, as it would have been packed once."""
     if system.settings.modes.pack not in (Mode.SHADOW, Mode.APPROVE):
         return set()
@@ -135,7 +146,8 @@ def _proposed(system: System, queue: QueueView, now: datetime) -> set[str]:
         job = waiting.get(action.target)
         partner = running.get(str(action.payload.get("partner_attempt_id")))
         if job is None or partner is None or action.payload.get("attempt_number") != job.attempt_count + 1:
-            _lapse(system, action, now)
+            if settle:
+                _lapse(system, action, now)
         elif action.state is ActionState.PROPOSED:
             apart |= {job.job_id, partner}
         elif action.state is ActionState.REJECTED:

@@ -96,7 +96,15 @@ def _times(facts: Facts) -> str:
     mine, left = facts.get("predicted_duration_s"), facts.get("partner_remaining_s")
     if mine is None or left is None:
         return "a duration is not known"
-    return f"{_s(mine)} beside {_s(left)} that are left (at most {facts.get('max_ratio')} times; at least {_s(facts.get('min_remaining_s'))} left)"
+    bounds = f"at most {facts.get('max_ratio')} times as long; {_s(facts.get('min_remaining_s'))} must be left"
+    return f"{_s(mine)} beside {_s(left)} that are left ({bounds})"
+
+
+def _proposed(facts: Facts) -> str:
+    pair = f"to share the GPUs of {facts.get('partner_job_id')} (action {facts.get('action')})"
+    if facts.get("mode") == "shadow":
+        return f"{pair}; packing is only recorded here"
+    return f"{pair}; a person said no" if facts.get("state") == "rejected" else f"{pair}; it waits for a person"
 
 
 _WORDS: dict[str, tuple[str, Callable[[Facts], str]]] = {
@@ -133,6 +141,7 @@ _WORDS: dict[str, tuple[str, Callable[[Facts], str]]] = {
         "placement",
         lambda f: f"{f.get('gpus')} GPU(s) on {f.get('nodes')} node(s); {f.get('gpus_free')} were free",
     ),
+    "pack_proposed": ("proposed", _proposed),
     "profile_window_over": ("profiled", lambda f: f"for {_s(f.get('ran_s'))} of {_s(f.get('window_s'))}"),
     "profiler_queue_long": (
         "profiling queue",

@@ -131,7 +131,7 @@ def look_at_gpus(system: System, inventory: Inventory, queue: QueueView, now: da
     except ExternalError:
         system.store.counters.add("gpu_samples_failed", now=now)
         return  # nothing is concluded (R-1)
-    used = frozenset(key for key, size_mib in free.items() if _is_in_use(samples.get(key), size_mib))
+    used = frozenset(key for key, size_mib in free.items() if is_in_use(samples.get(key), size_mib))
     newly = (used & memory.suspects) - memory.dirty
     if newly:
         system.store.counters.add("gpus_found_dirty", len(newly), now=now)
@@ -149,7 +149,8 @@ def _free_real_gpus(inventory: Inventory, queue: QueueView) -> dict[GpuKey, floa
     }
 
 
-def _is_in_use(sample: GpuSample | None, size_mib: float | None) -> bool:
+def is_in_use(sample: GpuSample | None, size_mib: float | None) -> bool:
+    """Whether a GPU that should be empty is not: a process is on it, or more memory than a driver's own is used."""
     if sample is None:
         return False
     if sample.process_count:

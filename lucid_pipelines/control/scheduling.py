@@ -108,7 +108,7 @@ def decide(system: System, queue: QueueView) -> Applied:
     looked = look_at_running(system, queue.active, now)
     if looked or watch_pairs(system, queue, inventory, now):
         queue = store.queue.view()
-    facts = gather(system, inventory, queue, memory.facts, restraint(system, queue, now, memory.dirty))
+    facts = gather(system, inventory, queue, memory.facts, restraint(system, queue, now, memory.dirty, settle=True))
     if without_pool(system, queue, facts, now):
         return Applied()  # they wait elsewhere now: the next pass sees them there
     state, operations = memory.state.follow(facts)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from lucid_pipelines.domain.cluster import Node
 from lucid_pipelines.domain.job import Attempt, Estimate, Job
 from lucid_pipelines.store import QueueView
 
@@ -27,37 +28,39 @@ class StartPrediction:
 
 
 def predicted_starts(
-    queue: QueueView, order: Sequence[str], vc: str, gpus: int, now: datetime
+    queue: QueueView, order: Sequence[str], nodes: Collection[Node], now: datetime
 ) -> Mapping[str, StartPrediction]:
-    """Play the estimates forward on the GPU count of one virtual cluster.
+    """Play the estimates forward on the GPUs of one virtual cluster.
 
     Args:
         order: its waiting jobs, in the policy's order.
-        gpus: how many GPUs it has.
+        nodes: those that work for it.
     """
-    expected = _play(queue, order, vc, gpus, now, lambda estimate: estimate.duration_s)
-    early = _play(queue, order, vc, gpus, now, lambda estimate: estimate.low_s)
-    late = _play(queue, order, vc, gpus, now, lambda estimate: estimate.high_s)
+    expected = _play(queue, order, nodes, now, lambda estimate: estimate.duration_s)
+    early = _play(queue, order, nodes, now, lambda estimate: estimate.low_s)
+    late = _play(queue, order, nodes, now, lambda estimate: estimate.high_s)
     return {job_id: StartPrediction(expected[job_id], early[job_id], late[job_id]) for job_id in order}
 
 
 def _play(
-    queue: QueueView, order: Sequence[str], vc: str, gpus: int, now: datetime, duration: Duration
+    queue: QueueView, order: Sequence[str], nodes: Collection[Node], now: datetime, duration: Duration
 ) -> dict[str, datetime | None]:
     starts: dict[str, datetime | None] = dict.fromkeys(order)
     by_id = {job.job_id: job for job in queue.waiting}
-    ends: list[tuple[float, int]] = []
-    held: set[tuple[str, int]] = set()
+    gpus, names = sum(node.gpu_count for node in nodes), {node.name for node in nodes}
+    ends_s: dict[tuple[str, int], float] = {}
     for item in queue.active:
-        if item.job.spec.vc != vc:
+        mine = [(s.node, index) for s in item.attempt.placement.shares if s.node in names for index in s.gpu_indices]
+        if not mine:
             continue
-        mine = {(share.node, index) for share in item.attempt.placement.shares for index in share.gpu_indices}
         remaining_s = _remaining_s(item.job, item.attempt, now, duration)
         if remaining_s is None:
             return starts
-        heapq.heappush(ends, (remaining_s, len(mine - held)))  # two that share free their GPUs once
-        held |= mine
-    free, clock_s = gpus - len(held), 0.0
+        for key in mine:  # a GPU that two share is free when both have ended
+            ends_s[key] = max(ends_s.get(key, 0.0), remaining_s)
+    ends = [(end_s, 1) for end_s in ends_s.values()]
+    heapq.heapify(ends)
+    free, clock_s = gpus - len(ends_s), 0.0
     for job_id in order:
         job = by_id[job_id]
         if job.spec.gpus > gpus:

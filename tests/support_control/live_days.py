@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lucid_pipelines.control.exits import claim_exits, handle_exit
-from lucid_pipelines.control.intake import Advice, claim_batch, take_in
+from lucid_pipelines.control.intake import claim_batch, take_in
 from lucid_pipelines.control.recovering import carry_out_due
 from lucid_pipelines.control.scheduling import PassReport, run_pass
 from lucid_pipelines.control.system import System
@@ -57,12 +57,12 @@ class Session:
         return [self.ids[name] for name in names]
 
     def take_in(self) -> None:
-        def advise(job: Job, code: Path) -> Advice:
-            del code
-            return Advice(Estimate(self.cluster.jobs[job.spec.name].work_s, "scripted"), "scripted")
-
         for claim in claim_batch(self.system, "intake"):
-            take_in(self.system, claim, advise)
+            take_in(self.system, claim)
+            work_s = self.cluster.jobs[claim.item.spec.name].work_s
+            self.system.store.jobs.annotate(
+                claim.item.job_id, who="test", why="told", now=self.clock.now(), estimate=Estimate(work_s, "scripted")
+            )
 
     def run_pass(self, after_s: float = 1.0) -> PassReport:
         self.clock.sleep(after_s)
