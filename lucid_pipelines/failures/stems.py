@@ -17,6 +17,8 @@ maintenance spot handle infinite diverg overflow loss|scale heartbeat barrier re
 exceed too|many too|old cached conflict version deadline unavailab watchdog coll went|down
 link|is|down nothing converg stopp ended limit duplicate ordinal memory unknown bad wrong permission
 access expected what(): frame|# inner|error ee9999 ei00 ej00 el00 ez99 unexpected violat crash
+unbound substitution
+unary|operator ambiguous untagged
 retire throttl degrad gone missing using instead not|enough override trying only lacks down fault
 """
 

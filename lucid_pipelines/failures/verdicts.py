@@ -21,6 +21,11 @@ _LAUNCHER_FILE = re.compile(
 _LAUNCHER_TYPE = re.compile(
     r"(ChildFailedError|ProcessRaisedException|ProcessExitedException|SystemExit|CalledProcessError)$"
 )
+_CONFIGURED = re.compile(r"^(ValueError|KeyError|TypeError|AttributeError|AssertionError|NotImplementedError)$")
+_PARSES = re.compile(
+    r"torch/distributed/(run|launch|launcher|argparse_util)|deepspeed/launcher|accelerate/commands|horovod/runner"
+    r"|paddle/distributed/launch|torch_npu/distributed/run"
+)
 _SIGNAL_TYPE = re.compile(r"SignalException$")
 _SEVERITY = re.compile(
     r"\b(ERROR|FATAL|CRITICAL|SEVERE|PANIC|EMERG)\b|^\W{0,3}[EF]\d{4} |\b[Ee]rror: |^\W{0,3}(error|fatal)\b"
@@ -193,6 +198,16 @@ class Judge:
         found = [rule for rule in self._rules_of(record) if _conditions_met(rule, met)]
         if _LAUNCHER_TYPE.search(name) and not any(rule.role is Role.ROOT for rule in found):
             return Verdict(Role.CASCADE, "launcher-summary", why="the launcher reports that a process failed")
+        own_fault = _CONFIGURED.search(name) is not None and not any(rule.role is Role.CASCADE for rule in found)
+        if own_fault and record.frames and _PARSES.search(record.frames[-1].file) is not None:
+            # A launcher that cannot read what it was given fails before it starts anything: its own error is the cause.
+            return Verdict(
+                Role.ROOT,
+                _GENERIC_RULE,
+                self.rules.families.get("arguments"),
+                soft=True,
+                why="the launcher's own error",
+            )
         if record.frames and all(_LAUNCHER_FILE.search(frame.file) for frame in record.frames[-2:]):
             return Verdict(Role.CASCADE, "launcher-frames", why="raised inside the launcher")
         evidence = next((rule for rule in found if rule.role is Role.EVIDENCE), None)

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.support_failures import worlds
+from tests.support_failures.faults_four import ENDINGS
+from tests.support_failures.faults_four import FAULTS as FOUR
 from tests.support_failures.faults_one import FAULTS as ONE
 from tests.support_failures.faults_three import FAULTS as THREE
 from tests.support_failures.faults_two import FAULTS as TWO
@@ -20,7 +22,7 @@ QUIRKS: tuple[tuple[str, ...], ...] = (
     ("recovered",),
     ("no_echo",),
 )
-ALL = (*ONE, *TWO, *THREE)
+ALL = (*ONE, *TWO, *THREE, *FOUR)
 
 
 @pytest.mark.parametrize("fault", ALL, ids=[fault.name for fault in ALL])
@@ -40,6 +42,13 @@ def test_the_culprit_is_found_and_classified(fault: Fault, tmp_path: Path) -> No
 def test_traps_blame_nobody(kind: str, seed: int, tmp_path: Path) -> None:
     found = diagnosed(worlds.trap(kind, seed).data, tmp_path).to_json()
     assert found["category"] is None
+    assert found["restart"] is False
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+def test_an_ending_without_blame_blames_nobody(name: str, tmp_path: Path) -> None:
+    found = diagnosed(ENDINGS[name](), tmp_path).to_json()
+    assert found["category"] is None, (found["rule"], found["root_text"])
     assert found["restart"] is False
 
 
