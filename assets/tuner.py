@@ -22,7 +22,7 @@ from lucid_pipelines.assets.throughput_model import throughput_model
 from lucid_pipelines.resources.lucid import LucidResource
 
 if TYPE_CHECKING:
-    from lucid_pipelines.tuning import TuneReport
+    from lucid_pipelines.tuning.tune import TuneReport
 
 GROUP = "tuner"
 

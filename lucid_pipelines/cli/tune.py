@@ -29,10 +29,11 @@ from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.domain.trace import ClusterSpec
 from lucid_pipelines.traces.loaded import LoadedTrace
 from lucid_pipelines.traces.loading import load
-from lucid_pipelines.tuning import TuneReport, TuneRequest, scenarios_of, space_for, tune
 from lucid_pipelines.tuning.pages import markdown, response_plots
 from lucid_pipelines.tuning.proposing import Strategy
-from lucid_pipelines.tuning.scenarios import Predictions, ScenarioSet
+from lucid_pipelines.tuning.scenarios import Predictions, ScenarioSet, scenarios_of
+from lucid_pipelines.tuning.space import space_for
+from lucid_pipelines.tuning.tune import TuneReport, TuneRequest, tune
 
 _WARMUP_FRAC = 0.25
 _DAY_S = 86_400.0

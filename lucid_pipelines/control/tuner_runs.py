@@ -20,9 +20,11 @@ from lucid_pipelines.domain.states import Outcome
 from lucid_pipelines.domain.trace import ClusterSpec, NodeGroup, TraceJob, TraceState
 from lucid_pipelines.models.artefacts import ModelKind, Registry
 from lucid_pipelines.store import Action
-from lucid_pipelines.tuning import ScenarioSet, TuneReport, TuneRequest, scenarios_of, space_for, tune
 from lucid_pipelines.tuning.proposing import Strategy
+from lucid_pipelines.tuning.scenarios import ScenarioSet, scenarios_of
+from lucid_pipelines.tuning.space import space_for
 from lucid_pipelines.tuning.sweep import Progress
+from lucid_pipelines.tuning.tune import TuneReport, TuneRequest, tune
 
 _STATES = {Outcome.COMPLETED: TraceState.COMPLETED, Outcome.CANCELLED: TraceState.CANCELLED}
 _REPORT = "tuned_settings.json"

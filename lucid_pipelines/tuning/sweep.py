@@ -31,6 +31,8 @@ SURELY_WORSE = 0.01
 
 Progress = Callable[[int, int], None]
 """Called with replays done and points dropped."""
+Submit = Callable[[Scenario, Values], "Future[dict[str, float | None]]"]
+"""Has one replay made, somewhere."""
 
 
 @dataclass
@@ -95,38 +97,35 @@ def run_sweep(
     *,
     trials: int,
     journal: Journal,
-    processes: int = 1,
+    submit: Submit,
     progress: Progress | None = None,
     drop: bool = True,
 ) -> Sweep:
     """Try up to ``trials`` points besides the default one.
 
     Args:
+        submit: from ``workers``, which must know the scenarios.
         drop: stop the replays of hopeless points early.
 
     Raises:
         InputError: no scenario, or a number that is not positive.
         ExternalError: a worker process died; what was measured is in the journal.
     """
-    if not scenarios or trials < 1 or processes < 1:
-        raise InputError(f"a sweep needs a scenario, a trial and a process; got {trials} and {processes}")
+    if not scenarios or trials < 1:
+        raise InputError(f"a sweep needs a scenario and a trial; got {len(scenarios)} and {trials}")
     race = _Race(tuple(scenarios), journal, progress, drop)
-    with _workers(tuple(scenarios), processes) as submit:
-        race.run([Trial(0, dict(default))], submit)
-        while len(race.trials) <= trials:
-            points = proposer.ask(min(BATCH, trials + 1 - len(race.trials)))
-            if not points:
-                break
-            known = {key_of(trial.values): trial for trial in race.trials}
-            fresh = [point for point in points if key_of(point) not in known]
-            batch = [Trial(len(race.trials) + i, point) for i, point in enumerate(fresh)]
-            race.run(batch, submit)
-            for trial in (*batch, *(known[key_of(p)] for p in points if key_of(p) in known)):
-                proposer.tell(trial.values, race.score(trial))
+    race.run([Trial(0, dict(default))], submit)
+    while len(race.trials) <= trials:
+        points = proposer.ask(min(BATCH, trials + 1 - len(race.trials)))
+        if not points:
+            break
+        known = {key_of(trial.values): trial for trial in race.trials}
+        fresh = [point for point in points if key_of(point) not in known]
+        batch = [Trial(len(race.trials) + i, point) for i, point in enumerate(fresh)]
+        race.run(batch, submit)
+        for trial in (*batch, *(known[key_of(p)] for p in points if key_of(p) in known)):
+            proposer.tell(trial.values, race.score(trial))
     return Sweep(tuple(race.trials), tuple(s.name for s in scenarios), race.replayed, journal.resumed)
-
-
-_Submit = Callable[[Scenario, Values], "Future[dict[str, float | None]]"]
 
 
 class _Race:
@@ -143,7 +142,7 @@ class _Race:
         self._progress = progress
         self._best: Trial | None = None
 
-    def run(self, batch: Sequence[Trial], submit: _Submit) -> None:
+    def run(self, batch: Sequence[Trial], submit: Submit) -> None:
         """Race the batch through the scenarios."""
         self.trials += batch
         alive = list(batch)
@@ -216,12 +215,19 @@ def _result(future: Future[dict[str, float | None]]) -> Mapping[str, float | Non
 
 
 @contextmanager
-def _workers(scenarios: tuple[Scenario, ...], processes: int) -> Iterator[_Submit]:
+def workers(scenarios: Sequence[Scenario], processes: int) -> Iterator[Submit]:
+    """Processes that hold the scenarios; one process is this one.
+
+    Raises:
+        InputError: fewer than one process.
+    """
+    if processes < 1:
+        raise InputError(f"replays need at least one process; got {processes}")
     if processes == 1:
         yield _here
         return
     pool = ProcessPoolExecutor(
-        processes, mp_context=get_context("spawn"), initializer=prepare_worker, initargs=(scenarios,)
+        processes, mp_context=get_context("spawn"), initializer=prepare_worker, initargs=(tuple(scenarios),)
     )
     try:
         yield lambda scenario, values: pool.submit(measure_in_worker, scenario.name, dict(values))

@@ -16,7 +16,7 @@ from lucid_pipelines.tuning.proposing import Strategy, proposer_of
 from lucid_pipelines.tuning.response import Response, respond
 from lucid_pipelines.tuning.scenarios import RETRAINING_NOTE, ScenarioSet
 from lucid_pipelines.tuning.space import Setting, Values, applicable, defaults_of
-from lucid_pipelines.tuning.sweep import Progress, Sweep, mean_ratio, run_sweep
+from lucid_pipelines.tuning.sweep import Progress, Sweep, mean_ratio, run_sweep, workers
 from lucid_pipelines.tuning.validation import Verdict, candidates_of, judge
 
 MEASURES = ("avg_jct_s", "avg_queue_s")
@@ -131,26 +131,27 @@ def tune(
     default = defaults_of(space)
     proposer = proposer_of(request.strategy, space, request.seed)
     journal = Journal(None if request.folder is None else request.folder / "replays.jsonl", fingerprint)
-    sweep = run_sweep(
-        scenarios.search,
-        default,
-        proposer,
-        trials=request.trials,
-        journal=journal,
-        processes=request.processes,
-        progress=progress,
-    )
-    chosen = [trial.values for trial in candidates_of(sweep)]
-    unseen = run_sweep(
-        scenarios.unseen,
-        default,
-        _Given(chosen),
-        trials=max(len(chosen), 1),
-        journal=journal,
-        processes=request.processes,
-        progress=None if progress is None else lambda done, dropped: progress(sweep.replayed + done, dropped),
-        drop=False,
-    )
+    with workers((*scenarios.search, *scenarios.unseen), request.processes) as submit:
+        sweep = run_sweep(
+            scenarios.search,
+            default,
+            proposer,
+            trials=request.trials,
+            journal=journal,
+            submit=submit,
+            progress=progress,
+        )
+        chosen = [trial.values for trial in candidates_of(sweep)]
+        unseen = run_sweep(
+            scenarios.unseen,
+            default,
+            _Given(chosen),
+            trials=max(len(chosen), 1),
+            journal=journal,
+            submit=submit,
+            progress=None if progress is None else lambda done, dropped: progress(sweep.replayed + done, dropped),
+            drop=False,
+        )
     verdicts = judge(sweep, unseen.trials)
     won = next((verdict for verdict in verdicts if verdict.wins), None)
     report = TuneReport(

@@ -8,9 +8,8 @@ from lucid_pipelines import policies
 from lucid_pipelines.control import tuned
 from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.domain.trace import ClusterSpec
-from lucid_pipelines.tuning import defaults_of, space_for
 from lucid_pipelines.tuning.proposing import Strategy, proposer_of
-from lucid_pipelines.tuning.space import RETRAIN, applicable, policy_values
+from lucid_pipelines.tuning.space import RETRAIN, applicable, defaults_of, policy_values, space_for
 
 CLUSTER = ClusterSpec.uniform({"a": 10, "b": 6})
 SPACE = space_for(CLUSTER, retraining=True)

@@ -13,16 +13,16 @@ import pytest
 from lucid_pipelines.domain.errors import InputError, StateError
 from lucid_pipelines.domain.trace import ClusterSpec
 from lucid_pipelines.traces.generator import generate
-from lucid_pipelines.tuning import Scenario, ScenarioSet, TuneRequest, scenarios_of, space_for, sweep, tune
-from lucid_pipelines.tuning import tune as tune_function
 from lucid_pipelines.tuning.journal import Journal
 from lucid_pipelines.tuning.measuring import measure
 from lucid_pipelines.tuning.pages import markdown, response_plots
 from lucid_pipelines.tuning.pareto import pareto_front
 from lucid_pipelines.tuning.proposing import Strategy, proposer_of
 from lucid_pipelines.tuning.response import respond
-from lucid_pipelines.tuning.space import defaults_of
-from lucid_pipelines.tuning.sweep import Sweep, Trial, run_sweep
+from lucid_pipelines.tuning.scenarios import Scenario, ScenarioSet, scenarios_of
+from lucid_pipelines.tuning.space import defaults_of, space_for
+from lucid_pipelines.tuning.sweep import Sweep, Trial, run_sweep, workers
+from lucid_pipelines.tuning.tune import TuneRequest, tune
 from lucid_pipelines.tuning.validation import candidates_of, judge
 from tests.support_simulation.cases import trace_job
 
@@ -73,13 +73,15 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> Pretend:
 
 
 def swept(journal: Journal | None = None, trials: int = 40, strategy: Strategy = Strategy.GUIDED) -> Sweep:
-    return run_sweep(
-        scenarios(),
-        defaults_of(SPACE),
-        proposer_of(strategy, SPACE, 0),
-        trials=trials,
-        journal=Journal(None, "f") if journal is None else journal,
-    )
+    with workers(scenarios(), 1) as submit:
+        return run_sweep(
+            scenarios(),
+            defaults_of(SPACE),
+            proposer_of(strategy, SPACE, 0),
+            trials=trials,
+            journal=Journal(None, "f") if journal is None else journal,
+            submit=submit,
+        )
 
 
 def test_every_point_meets_the_same_scenarios_and_the_hopeless_few(pretend: Pretend) -> None:
@@ -164,9 +166,7 @@ def test_only_what_wins_on_unseen_days_is_recommended(
 ) -> None:
     monkeypatch.setattr("lucid_pipelines.tuning.sweep.measure", lambda scenario, values: pretends(scenario, values))
     given = ScenarioSet(scenarios(3), scenarios(3, "unseen"), 7.0)
-    report = tune_function(
-        given, SPACE, TuneRequest(trials=24 if wins else 10, folder=tmp_path, source="made up"), now=NOW
-    )
+    report = tune(given, SPACE, TuneRequest(trials=24 if wins else 10, folder=tmp_path, source="made up"), now=NOW)
     assert reason in report.reason
     assert (report.recommended is not None) == wins
     assert report.verdicts and all(v.searched_jct_ratio < 1 for v in report.verdicts)
@@ -239,7 +239,3 @@ def test_processes_change_nothing_but_the_time(tmp_path: Path) -> None:
 
     assert timeless(one) == timeless(two)
     assert one.recommended == two.recommended
-
-
-def test_the_submodule_is_not_hidden_by_the_function() -> None:
-    assert callable(tune_function) and sweep.BATCH == 4
