@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from lucid_pipelines.control.pool import owned_nodes, profiler_vc
+from lucid_pipelines.control.scoring import packing_in_service
 from lucid_pipelines.domain.cluster import Inventory, Node
 from lucid_pipelines.domain.decision import Stage
 from lucid_pipelines.domain.job import Job, Profile
 from lucid_pipelines.domain.states import AttemptState, JobState
 from lucid_pipelines.domain.view import QueuedJob, RunningJob
-from lucid_pipelines.models.packing import default_packing_model
+from lucid_pipelines.models.packing import PackingModel, default_packing_model
 from lucid_pipelines.store import ActiveAttempt, Pair, PairVerdict, QueueView
 
 if TYPE_CHECKING:
@@ -58,8 +59,13 @@ class Restraint:
 
 @dataclass
 class FactMemory:
-    """What was made of rows that have not changed since."""
+    """What was made of rows that have not changed since.
 
+    Attributes:
+        packing: scores jobs; ``None`` until it was looked up, once in a loop.
+    """
+
+    packing: PackingModel | None = None
     scores: dict[tuple[Profile, bool | None], int | None] = field(default_factory=dict)
     queued: dict[str, tuple[Job, str, bool, QueuedJob]] = field(default_factory=dict)
     running: dict[str, _KnownRunning] = field(default_factory=dict)
@@ -72,7 +78,7 @@ class FactMemory:
         if key not in self.scores:
             if len(self.scores) > 20_000:
                 self.scores.clear()
-            self.scores[key] = default_packing_model().score(profile, amp)
+            self.scores[key] = (self.packing or default_packing_model()).score(profile, amp)
         return self.scores[key]
 
 
@@ -85,6 +91,8 @@ def gather(
 ) -> Facts:
     """Everything that a policy may know, from one consistent reading of the state database."""
     memory = memory or FactMemory()
+    if memory.packing is None:
+        memory.packing = packing_in_service(system)
     nodes = tuple(replace(node, observed_at=None) for node in owned_nodes(system, inventory.nodes))
     lent = {loan.node: loan.to_vc for loan in queue.loans}
     vc_of_node = {node.name: lent.get(node.name, node.vc) for node in nodes}

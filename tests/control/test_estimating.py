@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from lucid_pipelines.control.estimating import Durations, models_root, refresh_estimates
-from lucid_pipelines.control.intake import Advice, claim_batch, take_in
+from lucid_pipelines.control.intake import claim_batch, take_in
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.job import Estimate, Job
 from lucid_pipelines.domain.states import JobState
@@ -163,8 +163,9 @@ def test_waiting_jobs_are_asked_about_once_per_version(
     for name in ("one", "two", "advised"):
         waiting(system, user="user1", name=name)
     for claim in claim_batch(system, "w"):
-        given = Advice(advised if claim.item.spec.name == "advised" else None, "test")
-        take_in(system, claim, lambda job, folder, given=given: given)
+        take_in(system, claim)
+        if claim.item.spec.name == "advised":
+            system.store.estimates.record({claim.item.job_id: advised}, now=system.clock.now())
 
     def refresh() -> int:
         return refresh_estimates(system.store, system.settings, system.durations, system.clock.now())
