@@ -8,7 +8,15 @@ from dagster import BetaWarning, Definitions, PreviewWarning, in_process_executo
 warnings.filterwarnings("ignore", category=BetaWarning)
 warnings.filterwarnings("ignore", category=PreviewWarning)
 
-from lucid_pipelines.assets import duration_model, job_history, packing_model, throughput_model, training_metrics, tuner
+from lucid_pipelines.assets import (
+    duration_model,
+    job_history,
+    packing_model,
+    replay,
+    throughput_model,
+    training_metrics,
+    tuner,
+)
 from lucid_pipelines.resources.lucid import LucidResource
 from lucid_pipelines.sensors import exits, launchpad, maintenance, model_updates, notices, scheduling, submission
 from lucid_pipelines.sensors.console import LOGGERS
@@ -21,6 +29,8 @@ defs = Definitions(
         *throughput_model.ASSETS,
         *packing_model.ASSETS,
         *tuner.ASSETS,
+        replay.replay_trace,
+        replay.replay,
     ],
     asset_checks=[
         job_history.job_history_contract,
@@ -40,6 +50,8 @@ defs = Definitions(
         model_updates.model_updates_job,
         model_updates.weekly_model_updates_job,
         tuner.tuner_job,
+        replay.replay_trace_job,
+        replay.replay_job,
     ],
     sensors=[
         submission.submission_sensor,

@@ -381,6 +381,29 @@ class RetentionSettings(Section):
     decisions_days: float = Field(default=14.0, gt=0, description="Recorded inputs and decisions of the policy.")
 
 
+class ReplaySettings(Section):
+    """What the `replay` asset replays, week by week; the options of `lucid replay` have the same names."""
+
+    trace: str | None = Field(default=None, description="Any supported trace file; default: a generated month.")
+    format: str | None = None
+    cluster: Path | None = Field(default=None, description="Cluster file; default: the trace's own, if it tells.")
+    predictions: Path | None = None
+    forecast: Path | None = None
+    pairs: Path | None = None
+    profile_table: Path | None = None
+    scaling: Path | None = None
+    profiles: Path | None = Field(default=None, description="Measured throughputs, for traces without run times.")
+    workloads: str | None = Field(default="generated", description="Profile table for jobs without a workload.")
+    timezone: str = "UTC"
+    seed: int = 0
+    policies: tuple[str, ...] = Field(
+        default=("fifo", "sjf", "qssf", "tiresias", "lucid"), min_length=1, description="Of `lucid replay-weeks`."
+    )
+    parallel: int | None = Field(
+        default=None, ge=1, description="Partitions computed at once; default: all cores but one."
+    )
+
+
 class Settings(Section):
     """Everything that can be set."""
 
@@ -397,6 +420,7 @@ class Settings(Section):
     modes: ModesSettings = ModesSettings()
     recovery: RecoverySettings = RecoverySettings()
     retention: RetentionSettings = RetentionSettings()
+    replay: ReplaySettings = ReplaySettings()
     tracker: TrackerSettings = TrackerSettings()
     hooks: HooksSettings = HooksSettings()
     language_model: LanguageModelSettings = LanguageModelSettings()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -72,7 +73,9 @@ class WarmRunLauncher(DefaultRunLauncher):
 
     def _start(self, arguments: Sequence[str]) -> str:
         self._started = [process for process in self._started if process.poll() is None]
-        process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, start_new_session=True)
+        # By this Python, not by name: the folder of the command need not be in the daemon's PATH.
+        command = [sys.executable, "-m", "dagster", *arguments[list(arguments).index("api") :]]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
         self._started.append(process)
         return worker_identity(process.pid)
 

@@ -31,6 +31,9 @@ TOOLS: dict[str, LazyCommand] = {
     ),
     "history": LazyCommand("lucid_pipelines.cli.history", "app", "Import, export, search and calibrate past jobs."),
     "replay": LazyCommand("lucid_pipelines.cli.replay", "replay", "Replay a trace under several policies."),
+    "replay-weeks": LazyCommand(
+        "lucid_pipelines.cli.replay_weeks", "replay_weeks", "Replay a trace week by week, as a backfill."
+    ),
     "models": LazyCommand("lucid_pipelines.cli.models", "app", "Train, list, explain, promote and roll back models."),
     "tune": LazyCommand("lucid_pipelines.cli.tune", "tune_command", "Search the policy's settings by replays."),
     "tuner": LazyCommand("lucid_pipelines.cli.tuner", "app", "Tuned settings: show, apply, revert."),

@@ -88,7 +88,7 @@ class Lucid(QueuePolicy):
         self._modes = modes
         self._estimates = Estimates(estimator, fallback_duration_s, self.fallbacks)
         self._binder = Binder(pairing, self._estimates if order.use_estimates else None, self.fallbacks)
-        self._profiler = Profiler(profiling) if profiling.profiler_vc is not None else None
+        self._profiler = Profiler(profiling, bypass) if profiling.profiler_vc is not None else None
         self._sharing = _Sharing(Moment.of(0.0, SharingMode.OFF, pairing))
         self._mode_reason = Reason("sharing_mode", {"mode": SharingMode.OFF.value})
         self._vcs: Mapping[str, VcView] = {}

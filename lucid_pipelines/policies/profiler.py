@@ -20,8 +20,8 @@ from lucid_pipelines.policies.queue_policy import Bypass, Pass, QueuePolicy
 class Profiler(QueuePolicy):
     """Decides for the profiler's virtual cluster, and which nodes it borrows."""
 
-    def __init__(self, rules: ProfilingRules) -> None:
-        super().__init__("profiler", Bypass())
+    def __init__(self, rules: ProfilingRules, bypass: Bypass = Bypass()) -> None:
+        super().__init__("profiler", bypass)
         self.rules = rules
 
     def takes_part(self, vc: VcView) -> bool:

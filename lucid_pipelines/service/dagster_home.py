@@ -90,6 +90,8 @@ def dagster_yaml(settings: Settings, files: RunFiles) -> dict[str, object]:
             "cancel_timeout_seconds": 60,
             "free_slots_after_run_end_seconds": 30,
         },
+        # Only runs that ask for it by a tag are started again, and only when their process died.
+        "run_retries": {"enabled": True, "max_retries": 0, "retry_on_asset_or_op_failure": False},
         "sensors": {"use_threads": True, "num_workers": 4, "num_submit_workers": 4},
         "schedules": {"use_threads": True, "num_workers": 2},
         # Dagster would delete old ticks after every tick, which costs more than the tick; maintenance_job does it.

@@ -21,6 +21,8 @@ def test_assets(repository) -> None:
     assert {"duration_features", "duration_candidate", "duration_evaluation", "duration_model"} <= keys
     assert {"throughput_candidate", "throughput_evaluation", "throughput_model"} <= keys
     assert {"packing_evaluation", "packing_model", "tuner_sweep", "tuned_settings"} <= keys
+    assert {"packing_evaluation", "packing_model"} <= keys
+    assert {"replay_trace", "replay"} <= keys
 
 
 def test_models_come_from_history(repository) -> None:
@@ -55,6 +57,8 @@ def test_jobs(repository) -> None:
         "model_updates_job",
         "weekly_model_updates_job",
         "tuner_job",
+        "replay_trace_job",
+        "replay_job",
     } <= names
 
 

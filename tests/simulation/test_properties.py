@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lucid_pipelines import policies
 from lucid_pipelines.domain.decision import Decision, Hold, LendNodes
 from lucid_pipelines.domain.errors import InputError
-from lucid_pipelines.domain.trace import ClusterSpec, TraceJob
+from lucid_pipelines.domain.trace import ClusterSpec, NodeGroup, TraceJob
 from lucid_pipelines.domain.view import ClusterView
 from lucid_pipelines.policies import Policy
 from lucid_pipelines.simulation import ReplayInput, ReplayOptions, prepare, replay, summarise
@@ -27,6 +27,7 @@ from tests.support_simulation.cases import CLUSTERS, traces
 NAMES = [name for name in policies.names() if name != "lucid:artifact"]
 PLAIN = [n for n in NAMES if not ((p := policies.get(n)).preempts or p.packs or p.profiling)]
 """Policies that neither preempt nor pack nor profile."""
+NEVER_PREEMPT = [n for n in NAMES if not policies.get(n).preempts]
 SETTINGS = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -157,21 +158,42 @@ def test_fifo_is_work_conserving_at_its_head(jobs: list[TraceJob], cluster: Clus
 
 
 @SETTINGS
-@given(
-    traces(), CLUSTERS, st.integers(0, 6), st.sampled_from(["fifo", "sjf", "qssf", "lucid:no_profiler"]), st.booleans()
-)
+@given(traces(), CLUSTERS, st.integers(0, 6), st.sampled_from(NEVER_PREEMPT), st.booleans())
 def test_nobody_is_overtaken_more_often_than_allowed(
     jobs: list[TraceJob], cluster: ClusterSpec, bound: int, name: str, backfill: bool
 ) -> None:
     """The starvation bound of R-27: at most ``max_overtakes`` later arrivals of a virtual cluster start first."""
     found = given_input(jobs, cluster)
-    policy = policies.get(name, backfill=backfill, max_overtakes=bound)
+    more = {"profiler_vc": None} if "profiler_vc" in policies.settings_of(name) else {}
+    policy = policies.get(name, backfill=backfill, max_overtakes=bound, **more)
     result = replay(found, policy, replace(options(), unstable_below_frac=None))
     order = list(enumerate(zip(found.jobs, result.start_s, result.end_s, strict=True)))
     for i, (job, start_s, end_s) in order:
         until_s = end_s if np.isnan(start_s) else start_s
         passed = [j for j, (other, its_start_s, _) in order if j > i and other.vc == job.vc and its_start_s < until_s]
         assert len(passed) <= bound, f"{job.job_id} was overtaken by {len(passed)}"
+
+
+@SETTINGS
+@given(traces(), st.integers(0, 4), st.sampled_from(["lucid", "lucid:no_packing", "lucid:static_profiler"]))
+def test_nobody_is_overtaken_more_often_than_allowed_on_the_way_into_the_profiler(
+    jobs: list[TraceJob], bound: int, name: str
+) -> None:
+    """The profiler has a queue of its own, smallest first, and the same bound holds there."""
+    cluster = ClusterSpec({"a": (NodeGroup(8, 8, "X", 24_000.0),), "b": (NodeGroup(4, 8, "X", 24_000.0),)})
+    found = given_input(jobs, cluster)
+    policy = policies.get(name, backfill=True, max_overtakes=bound)
+    result = replay(found, policy, replace(options(), unstable_below_frac=None))
+    entered = {
+        int(job): start_s
+        for job, start_s, in_profiler in zip(
+            result.attempt_job, result.attempt_start_s, result.attempt_in_profiler, strict=True
+        )
+        if in_profiler
+    }
+    for i, start_s in entered.items():
+        passed = [j for j, its_start_s in entered.items() if j > i and its_start_s < start_s]
+        assert len(passed) <= bound, f"{found.jobs[i].job_id} was overtaken by {len(passed)}"
 
 
 @SETTINGS
