@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lucid_pipelines.simulation.record import Replay
-from lucid_pipelines.simulation.summary import Group, Summary
+from lucid_pipelines.simulation.summary import SHORT_JOB_S, Group, Summary
 from lucid_pipelines.simulation.tables import table_rows
 
 _POINTS = 400
@@ -42,6 +42,8 @@ def html_page(replays: Sequence[Replay], summaries: Sequence[Summary], title: st
         figure_svg(lambda axes: plot_utilisation(axes, replays)),
         "<h2>By job size</h2>",
         _html_table(_group_rows(summaries, lambda summary: summary.by_size)),
+        f"<h2>Short jobs (up to {SHORT_JOB_S:.0f} s) and memory</h2>",
+        _html_table(_short_rows(summaries)),
         "<h2>GPU-hours lost, preemptions and fallbacks</h2>",
         _html_table(_loss_rows(summaries)),
     ]
@@ -119,6 +121,25 @@ def _group_rows(summaries: Sequence[Summary], groups: Callable[[Summary], object
             times = (group.avg_jct_s, group.avg_queue_s, group.p999_queue_s)
             cells = ["–" if time_s is None else f"{time_s / 3600:.3f}" for time_s in times]
             rows.append([summary.policy, str(name).replace("_", " "), f"{group.jobs:,}", *cells])
+    return rows
+
+
+def _short_rows(summaries: Sequence[Summary]) -> list[list[str]]:
+    rows = [
+        ["policy", "short jobs", "waiting (mean number)", "avg queue (s)", "memory in use (GiB a GPU)", "known for"]
+    ]
+    for summary in summaries:
+        queue_s, memory_mib = summary.short_jobs_avg_queue_s, summary.memory_used_mib
+        rows.append(
+            [
+                summary.policy,
+                f"{summary.short_jobs:,}",
+                f"{summary.short_jobs_waiting:.2f}",
+                "–" if queue_s is None else f"{queue_s:,.0f}",
+                "–" if memory_mib is None else f"{memory_mib / 1024:.2f}",
+                f"{100 * summary.profile_known_frac:.0f} % of GPU-time",
+            ]
+        )
     return rows
 
 
