@@ -24,14 +24,14 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from lucid_pipelines.advisor.advising import vector_space
 from lucid_pipelines.advisor.estimates import AdvisedEstimate, EstimateRules, estimate, paper_estimate
-from lucid_pipelines.advisor.fingerprint import Surroundings, fingerprint_of
-from lucid_pipelines.advisor.metadata import FieldName, Scalar
+from lucid_pipelines.advisor.replaying import PLAIN_WEIGHTS, past_job_of, trace_fingerprint
 from lucid_pipelines.advisor.scoring import AdviceScore, Verdict, score, scoreboard
 from lucid_pipelines.domain.job import Estimate
 from lucid_pipelines.domain.similarity import HistoryFilter, IndexEntry, PastJob
@@ -41,12 +41,6 @@ from lucid_pipelines.resources.embedders.hashing import HashEmbedder
 from lucid_pipelines.resources.history_index import open_index
 from lucid_pipelines.traces import generate, load
 
-OUTCOMES = {
-    TraceState.COMPLETED: Outcome.COMPLETED,
-    TraceState.FAILED: Outcome.FAILED_USER,
-    TraceState.CANCELLED: Outcome.CANCELLED,
-}
-PLAIN_WEIGHTS = {"owner": 0.6, "gpus": 0.25, "cpus": 0.15}
 K = 20
 NAMES = ("advisor", "advisor_paper", "user_mean", "last_duration", "advisor_else_user_mean")
 
@@ -93,26 +87,13 @@ def _code_texts(jobs: Sequence[TraceJob], visible: float, seed: int) -> list[str
             stays = program in last and random.Random(f"{seed}/{code}").random() >= visible
             shown[code] = shown[last[program]] if stays else code
         last[program] = code
-        texts.append(fingerprint_of(_facts(job, shown[code]), Surroundings(job.gpu_type, round(job.gpus))).text)
+        texts.append(trace_fingerprint(job, shown[code]).text)
     return texts
-
-
-def _facts(job: TraceJob, version: str) -> dict[FieldName, Scalar]:
-    steps = round(10 ** random.Random(version).uniform(2, 6))
-    facts: dict[FieldName, Scalar | None] = {
-        FieldName.MODEL: job.model,
-        FieldName.DATASET: job.dataset,
-        FieldName.BATCH_SIZE: None if job.batch_size is None else round(job.batch_size),
-        FieldName.PRECISION: None if job.amp is None else "fp16" if job.amp else "fp32",
-        FieldName.ITERATIONS: steps,
-        FieldName.ITERATION_TYPE: "steps",
-    }
-    return {name: value for name, value in facts.items() if value is not None}
 
 
 def _plain_texts(jobs: Sequence[TraceJob]) -> list[str]:
     """What a trace without code knows."""
-    return [f"cpus: {round(job.cpus or 0)}\ngpus: {round(job.gpus)}\nowner: {job.user}" for job in jobs]
+    return [trace_fingerprint(replace(job, code_fingerprint=None)).text for job in jobs]
 
 
 # ---------------------------------------------------------------------- one replay
@@ -160,11 +141,8 @@ def _replay(jobs: Sequence[TraceJob], texts: Sequence[str], weights: Mapping[str
 
 
 def _past_job(job: TraceJob, text: str) -> PastJob:
-    submitted = datetime.fromtimestamp(job.submit_s, UTC)
     end_s = job.end_s if job.end_s is not None else job.submit_s + job.duration_s
-    ended = datetime.fromtimestamp(end_s, UTC)
-    kind, gpus = job.gpu_type, round(job.gpus)
-    return PastJob(job.job_id, text, submitted, ended, OUTCOMES[job.state], job.duration_s, None, kind, gpus)
+    return replace(past_job_of(job, end_s), fingerprint=text)
 
 
 def _baselines(jobs: Sequence[TraceJob]) -> Iterator[dict[str, Estimate | None]]:

@@ -9,6 +9,7 @@ warnings.filterwarnings("ignore", category=BetaWarning)
 warnings.filterwarnings("ignore", category=PreviewWarning)
 
 from lucid_pipelines.assets import (
+    advice,
     duration_model,
     job_history,
     packing_model,
@@ -31,6 +32,7 @@ defs = Definitions(
         *tuner.ASSETS,
         replay.replay_trace,
         replay.replay,
+        *advice.ASSETS,
     ],
     asset_checks=[
         job_history.job_history_contract,
@@ -47,6 +49,8 @@ defs = Definitions(
         notices.notification_job,
         job_history.job_history_job,
         training_metrics.training_metrics_job,
+        advice.semantic_index_job,
+        advice.advice_quality_job,
         model_updates.model_updates_job,
         model_updates.weekly_model_updates_job,
         tuner.tuner_job,
@@ -63,6 +67,8 @@ defs = Definitions(
     schedules=[
         maintenance.maintenance_schedule,
         job_history.job_history_schedule,
+        advice.semantic_index_schedule,
+        advice.advice_quality_schedule,
         model_updates.model_updates_schedule,
         model_updates.weekly_model_updates_schedule,
         tuner.tuner_schedule,

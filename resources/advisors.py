@@ -15,9 +15,11 @@ from lucid_pipelines.settings import Settings
 
 if TYPE_CHECKING:
     from lucid_pipelines.advisor.advising import Advisor
+    from lucid_pipelines.control.system import System
     from lucid_pipelines.resources.embedders.bge import BgeM3Embedder
     from lucid_pipelines.resources.embedders.hashing import HashEmbedder
     from lucid_pipelines.resources.embedders.server import ServerEmbedder
+    from lucid_pipelines.resources.history_index.rebuilding import Rebuilt
 
 STANDALONE = "standalone"
 _USED = (
@@ -59,6 +61,18 @@ def open_advisor(settings: Settings, model: LanguageModel | None = None, residua
     index = open_index(settings.history_index_url, vector_space(embedder))
     asked = model if chosen.ask_language_model else None
     return Advisor(embedder, index, rules, model=asked, read=extract_quickly, residuals=residuals)
+
+
+def rebuild_index(system: System) -> Rebuilt:
+    """Fill the history index in the space of the embedder that the settings name."""
+    from lucid_pipelines.advisor.advising import vector_space
+    from lucid_pipelines.resources.history_index import open_index
+    from lucid_pipelines.resources.history_index.rebuilding import rebuild
+
+    settings = system.settings
+    embedder = open_embedder(settings)
+    index = open_index(settings.history_index_url, vector_space(embedder))
+    return rebuild(system.store, index, embedder, open_advisor(settings))
 
 
 def preload() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -25,12 +26,17 @@ from lucid_pipelines.cli.traces import (
     late_progress,
 )
 from lucid_pipelines.domain.errors import InputError
-from lucid_pipelines.domain.trace import ClusterSpec
+from lucid_pipelines.domain.trace import ClusterSpec, TraceJob
 from lucid_pipelines.domain.view import Forecast
 from lucid_pipelines.simulation import Summary, run_replay, text_table
+from lucid_pipelines.simulation.estimators import HistoryEstimator
+from lucid_pipelines.simulation.options import ReplayEstimator
+from lucid_pipelines.simulation.run import EstimatorMaker
 from lucid_pipelines.traces.loaded import LoadedTrace
 from lucid_pipelines.traces.loading import load
 from lucid_pipelines.traces.predictions import read_predictions, read_throughput_forecast
+
+STANDALONE = "standalone"
 
 
 def replay(
@@ -41,6 +47,9 @@ def replay(
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for tables and report.html.")] = None,
     predictions: Annotated[Path | None, typer.Option(help="job_id,duration_s for every policy that predicts.")] = None,
+    advisor: Annotated[
+        bool, typer.Option("--advisor", help="Predict from similar jobs that have ended; standalone always does.")
+    ] = False,
     forecast: Annotated[Path | None, typer.Option(help="Predicted submissions per ten minutes.")] = None,
     pairs: Annotated[Path | None, typer.Option(help="Measured speeds of packed pairs.")] = None,
     profile_table: Annotated[Path | None, typer.Option(help="Measured profiles, with --pairs.")] = None,
@@ -78,7 +87,7 @@ def replay(
             progress=progress,
         )
     summaries = _run(
-        loaded, spec or _cluster_of(loaded), names, out, predictions, forecast, pairs, profile_table, scaling
+        loaded, spec or _cluster_of(loaded), names, out, predictions, forecast, pairs, profile_table, scaling, advisor
     )
     _tell_quarantine(loaded)
     if as_json:
@@ -100,6 +109,7 @@ def _run(
     pairs: Path | None,
     profile_table: Path | None,
     scaling: Path | None,
+    advisor: bool,
 ) -> list[Summary]:
     console = Console(stderr=True)
     with console.status(f"replaying {loaded.job_count} jobs under {', '.join(names)}"):
@@ -109,6 +119,7 @@ def _run(
             names,
             out,
             predictions=read_predictions(predictions).duration_s if predictions is not None else None,
+            estimator_of=_estimator_of(advisor) if advisor or STANDALONE in names else None,
             forecast=_forecast(forecast) if forecast is not None else None,
             pair_table=pairs,
             profile_table=profile_table,
@@ -116,6 +127,15 @@ def _run(
             title=f"Replay of {loaded.source}",
         )
     return list(report.summaries)
+
+
+def _estimator_of(for_all: bool) -> EstimatorMaker:
+    from lucid_pipelines.resources.replay_advisor import replay_estimator  # brings the index and the embedder
+
+    def make(policy: str, jobs: Sequence[TraceJob], history: Sequence[TraceJob]) -> ReplayEstimator:
+        return replay_estimator(policy, jobs, history) if for_all or policy == STANDALONE else HistoryEstimator(history)
+
+    return make
 
 
 def _forecast(path: Path) -> Forecast:

@@ -16,12 +16,14 @@ from lucid_pipelines.policies.qssf import Qssf
 from lucid_pipelines.policies.sia import Sia
 from lucid_pipelines.policies.sjf import Sjf
 from lucid_pipelines.policies.srtf import Srtf
+from lucid_pipelines.policies.standalone import Standalone
 from lucid_pipelines.policies.tiresias import Tiresias
 
 _BUILDERS: dict[str, Callable[..., Policy]] = {
     "fifo": Fifo,
     "sjf": Sjf,
     "qssf": Qssf,
+    "standalone": Standalone,
     "tiresias": Tiresias,
     "lucid": Lucid,
     "srtf": Srtf,

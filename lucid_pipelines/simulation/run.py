@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from lucid_pipelines.simulation.estimators import GivenPredictions, HistoryEstim
 from lucid_pipelines.simulation.forecasting import forecast_from_past
 from lucid_pipelines.simulation.inputs import ReplayInput, prepare
 from lucid_pipelines.simulation.interference import FittedPairs, MeasuredPairs, read_measured_pairs
-from lucid_pipelines.simulation.options import PairSpeeds, ReplayOptions, Scorer
+from lucid_pipelines.simulation.options import PairSpeeds, ReplayEstimator, ReplayOptions, Scorer
 from lucid_pipelines.simulation.page import html_page
 from lucid_pipelines.simulation.record import Replay
 from lucid_pipelines.simulation.scoring import FittedScorer, MeasuredScorer
@@ -25,6 +25,8 @@ from lucid_pipelines.simulation.tables import write_json, write_parquet
 from lucid_pipelines.simulation.workloads import read_profiles
 
 ARTIFACT = "lucid:artifact"
+EstimatorMaker = Callable[[str, Sequence[TraceJob], Sequence[TraceJob]], ReplayEstimator]
+"""Policy, jobs of the replay, jobs that ended before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ def run_replay(
     settings: Mapping[str, Mapping[str, object]] | None = None,
     predictions: Mapping[str, float] | None = None,
     history: Iterable[TraceJob] = (),
+    estimator_of: EstimatorMaker | None = None,
     forecast: Forecast | None = None,
     pair_table: Path | None = None,
     profile_table: Path | None = None,
@@ -58,6 +61,7 @@ def run_replay(
         settings: settings by policy name, as ``policies.get`` takes them.
         predictions: duration by job id, for every policy that predicts; without them each learns from the jobs
             that have ended (and from ``history``).
+        estimator_of: makes the estimator of a policy's replay, in place of the one that learns from what has ended.
         forecast: predicted submissions; without it one is made of the past of each moment.
         pair_table, profile_table: measured pair speeds and profiles (columns as in ``read_measured_pairs`` and
             ``read_profiles``); without them the fitted models answer.
@@ -84,7 +88,7 @@ def run_replay(
             name,
             given_settings.get(name, {}),
             given,
-            _filled(options, given, predictions, past, forecast, pair_table, profile_table),
+            _filled(name, options, given, predictions, past, estimator_of, forecast, pair_table, profile_table),
         )
         for name in policy_names
     )
@@ -100,7 +104,7 @@ def _replay_one(name: str, settings: Mapping[str, object], given: ReplayInput, o
         replay_artifact(given, options) if name == ARTIFACT else replay(given, policies.get(name, **settings), options)
     )
     counts = dict(replayed.fallbacks)
-    for source in (options.pair_speeds, options.scorer):
+    for source in (options.pair_speeds, options.scorer, options.estimator):
         if source is not None:
             for kind, count in getattr(source, "fallbacks", {}).items():
                 counts[kind] = counts.get(kind, 0) + count
@@ -108,16 +112,22 @@ def _replay_one(name: str, settings: Mapping[str, object], given: ReplayInput, o
 
 
 def _filled(
+    name: str,
     options: ReplayOptions,
     given: ReplayInput,
     predictions: Mapping[str, float] | None,
     history: Sequence[TraceJob],
+    estimator_of: EstimatorMaker | None,
     forecast: Forecast | None,
     pair_table: Path | None,
     profile_table: Path | None,
 ) -> ReplayOptions:
     """New estimators, models and counters for every policy: none may learn from another's replay."""
-    estimator = GivenPredictions(predictions) if predictions is not None else HistoryEstimator(history)
+    estimator: ReplayEstimator = HistoryEstimator(history)
+    if predictions is not None:
+        estimator = GivenPredictions(predictions)
+    elif estimator_of is not None:
+        estimator = estimator_of(name, given.jobs, history)
     profiles = read_profiles(profile_table) if profile_table is not None else {}
     pairs: PairSpeeds = FittedPairs()
     if pair_table is not None:

@@ -71,6 +71,11 @@ class EmbeddedIndex:
     def space(self) -> VectorSpace:
         return self._space
 
+    @property
+    def engine(self) -> Engine:
+        """The database; other spaces may be kept in it too."""
+        return self._engine
+
     def add(self, entries: Sequence[IndexEntry]) -> int:
         """Store past jobs; one that is there already is replaced. Returns how many were new."""
         latest = {entry.job.job_id: entry for entry in entries}
@@ -310,6 +315,17 @@ class EmbeddedIndex:
             for hit in hits
             if hit.number in found
         )
+
+
+def spaces_in(engine: Engine) -> list[VectorSpace]:
+    """The vector spaces that a database holds."""
+    try:
+        with engine.connect() as connection:
+            keys = connection.execute(select(spaces.c.space).order_by(spaces.c.space)).scalars().all()
+    except SQLAlchemyError as error:
+        raise _outage(error) from error
+    found = [key.rsplit("/", 2) for key in keys]
+    return [VectorSpace(name, int(dimension), int(version)) for name, dimension, version in found]
 
 
 def _create_tables(engine: Engine) -> None:

@@ -19,6 +19,7 @@ from lucid_pipelines.domain.similarity import HistoryFilter, IndexEntry, PastJob
 from lucid_pipelines.domain.states import Outcome
 from lucid_pipelines.ports import HistoryIndex
 from lucid_pipelines.resources.history_index import EmbeddedIndex, open_index
+from lucid_pipelines.resources.history_index.memory import MemoryIndex
 from lucid_pipelines.resources.history_index.tables import metadata
 from tests.support_advisor.index_places import old_server, redis_url, running
 from tests.support_advisor.past import ANYTHING, LATER, SPACE, at_angle, day, entry, past, random_unit
@@ -45,6 +46,7 @@ def postgres_url() -> Iterator[str]:
 @pytest.fixture(
     params=[
         "sqlite",
+        "memory",
         "fakeredis",
         pytest.param("postgres", marks=pytest.mark.postgres),
         pytest.param("redis", marks=pytest.mark.redis),
@@ -55,6 +57,9 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Maker]:
     kind: str = request.param
     if kind == "sqlite":
         yield lambda space=SPACE: open_index(f"sqlite:///{tmp_path / 'history.db'}", space)
+    elif kind == "memory":
+        opened: dict[VectorSpace, MemoryIndex] = {}
+        yield lambda space=SPACE: opened.setdefault(space, MemoryIndex(space))
     elif kind == "postgres":
         url: str = request.getfixturevalue("postgres_url")
         yield lambda space=SPACE: open_index(url, space)

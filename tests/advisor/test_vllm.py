@@ -62,8 +62,11 @@ def test_the_loop_ends_in_its_bounds_and_brings_only_what_stands_in_the_files(
     found, report = complete_with_model(tmp_path, command, static, model, limits)
     print(f"\n{report.stop} after {report.turns} turns in {report.wall_s:.1f} s, {report.accepted} accepted")
     print(f"uses {[(use.tool, use.path) for use in report.uses]}; refused {[str(each) for each in report.rejections]}")
-    assert report.stop in (Stop.FINISHED, Stop.OUT_OF_TURNS, Stop.OUT_OF_TIME, Stop.OUT_OF_CONTEXT)
+    # A small model on a busy CPU may not get done with one answer: then what was read without it stands.
+    assert report.stop is not Stop.UNREACHABLE or "timed out" in (report.detail or "")
     assert report.turns <= limits.turns
+    assert report.wall_s < limits.wall_s + 5
+    assert report.stop is Stop.FINISHED or found == static
     for name, value in found.fields.items():
         if name in static.fields:
             assert value == static.fields[name]

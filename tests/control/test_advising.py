@@ -12,6 +12,7 @@ import pytest
 
 from lucid_pipelines.advisor.advising import Advisor
 from lucid_pipelines.client import Client
+from lucid_pipelines.control.advice_day import advice_day, markdown, numbers
 from lucid_pipelines.control.advising import learn_ended
 from lucid_pipelines.control.intake import claim_batch
 from lucid_pipelines.control.live_advisor import LiveAdvisor
@@ -158,6 +159,12 @@ def test_an_end_scores_the_advice_and_becomes_evidence(client: Client, code: Pat
     assert learn_ended(system) == 0
     row = system.store.advice.of_job(job.job_id)
     assert row is not None and row.verdict == "fallback" and row.learned_at is not None
+    day = advice_day(system.store, system.clock.now().replace(hour=0, minute=0, second=0, microsecond=0))
+    told = numbers(day)
+    assert (told["fallback"], told["hit_right"], told["hit_wrong"]) == (1, 0, 0)
+    assert told["cpu_h"] > 0
+    assert (told["saved_gpu_h"], told["net_gpu_h"]) == (0.0, 0.0)
+    assert f"| {row.basis} |" in markdown(day)
     assert system.advisor is not None
     (past,) = system.advisor.opened._index.jobs()
     assert past.job_id == job.job_id
@@ -204,6 +211,25 @@ def test_the_profile_of_similar_jobs_may_take_the_place_of_profiling(client: Cli
     else:
         assert (job.profile, job.state, row.saved_gpu_s) == (None, JobState.PROFILE_QUEUED, None)
     assert row.skip_mode == (None if mode is Mode.OFF else mode.value)
+
+
+def test_right_and_wrong_predictions_are_told_apart(client: Client, code: Path) -> None:
+    system = world(client, advise=Mode.LIVE)
+    first = submit(client, code)
+    take_in_all(system)
+    remember(system, first, [100.0, 110.0, 105.0])
+    jobs = [submit(client, code, name=f"run {number}") for number in range(2)]
+    take_in_all(system)
+    system.store.jobs.request_cancel(first.job_id, who="test", now=system.clock.now())
+    run_pass(system, "window")
+    run_for(system, jobs[0], 120.0, Outcome.COMPLETED)
+    run_for(system, jobs[1], 20.0, Outcome.COMPLETED)
+    learn_ended(system)
+    verdicts = [getattr(system.store.advice.of_job(job.job_id), "verdict", None) for job in jobs]
+    assert verdicts == ["hit_right", "hit_wrong"]
+    rows = [system.store.advice.of_job(job.job_id) for job in jobs]
+    assert all(row is not None and row.learned_at is not None and row.made_at < row.learned_at for row in rows)
+    assert len(system.store.advice.residuals(10)) == 2
 
 
 def test_an_index_that_is_away_costs_only_its_answers(client: Client, code: Path) -> None:

@@ -72,6 +72,14 @@ def test_predicted_gpu_time_orders_and_says_its_numbers(name: str) -> None:
     assert reason.facts == {"priority_gpu_s": 800.0, "gpus": 8, "predicted_duration_s": 100.0, "basis": "test"}
 
 
+def test_standalone_orders_by_predicted_duration_alone() -> None:
+    queue = [waiting("wide", 8, 100.0), waiting("narrow", 1, 700.0)]
+    decisions = policies.get("standalone").decide(view_of(spec(), queue))
+    assert started(decisions) == ["wide"]
+    reason = next(r for r in held(decisions)["narrow"].reasons if r.rule == "predicted_duration")
+    assert reason.facts == {"predicted_duration_s": 700.0, "gpus": 1, "basis": "test"}
+
+
 def test_an_estimator_is_asked_once_per_job_whatever_the_passes() -> None:
     asked: list[str] = []
 

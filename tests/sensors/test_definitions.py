@@ -23,6 +23,7 @@ def test_assets(repository) -> None:
     assert {"packing_evaluation", "packing_model", "tuner_sweep", "tuned_settings"} <= keys
     assert {"packing_evaluation", "packing_model"} <= keys
     assert {"replay_trace", "replay"} <= keys
+    assert {"semantic_index", "advice_quality"} <= keys
 
 
 def test_models_come_from_history(repository) -> None:
@@ -53,6 +54,8 @@ def test_jobs(repository) -> None:
         "maintenance_job",
         "job_history_job",
         "training_metrics_job",
+        "semantic_index_job",
+        "advice_quality_job",
         "notification_job",
         "model_updates_job",
         "weekly_model_updates_job",
@@ -75,6 +78,7 @@ def test_schedules_are_in_utc(repository) -> None:
     schedules = {schedule.name: schedule for schedule in repository.schedule_defs}
     assert schedules["job_history_job_schedule"].cron_schedule == "10 0 * * *"
     assert schedules["maintenance_job_schedule"].cron_schedule == "17 * * * *"
+    assert schedules["advice_quality_job_schedule"].cron_schedule == "25 0 * * *"
     assert schedules["model_updates_schedule"].cron_schedule == "40 0 * * *"
     assert schedules["weekly_model_updates_schedule"].cron_schedule == "20 1 * * 1"
     assert schedules["tuner_job_schedule"].cron_schedule == "0 3 * * 0"

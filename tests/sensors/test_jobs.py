@@ -140,6 +140,14 @@ def test_history_and_metrics_assets(client: Client, instance: DagsterInstance, t
     assert gauges.metadata["running_jobs"].value == 0
     assert gauges.metadata["gpus"].value == 8
 
+    indexed = execute("semantic_index_job", instance)
+    (built,) = indexed.asset_materializations_for_node("semantic_index")
+    assert built.metadata["past_jobs"].value == len(client.system.store.advice.learned())
+    today = client.system.clock.now().date().isoformat()
+    told = execute("advice_quality_job", instance, partition_key=today)
+    (report,) = told.asset_materializations_for_node("advice_quality")
+    assert report.metadata["advised"].value == client.system.store.advice.count()
+
 
 def test_old_runs_are_deleted_and_young_ones_kept(client: Client, instance: DagsterInstance) -> None:
     execute("training_metrics_job", instance)
