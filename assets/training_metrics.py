@@ -3,6 +3,8 @@
 from base64 import b64encode
 
 from dagster import (
+    AssetCheckResult,
+    AssetCheckSeverity,
     AssetExecutionContext,
     DefaultSensorStatus,
     MaterializeResult,
@@ -14,12 +16,13 @@ from dagster import (
     TableRecord,
     TableSchema,
     asset,
+    asset_check,
     define_asset_job,
     in_process_executor,
     sensor,
 )
 
-from lucid_pipelines.control.live_metrics import Curves, JobMetrics, collect, curves
+from lucid_pipelines.control.live_metrics import Curves, JobMetrics, collect, curves, exit_lag_s
 from lucid_pipelines.domain.states import JobState
 from lucid_pipelines.resources.lucid import LucidResource, open_once
 from lucid_pipelines.tracker.curves import curve_svg
@@ -78,6 +81,17 @@ def training_metrics(context: AssetExecutionContext, lucid: LucidResource) -> Ma
             "jobs": MetadataValue.table([_record(job) for job in jobs], schema=_SCHEMA),
             "curves": MetadataValue.md(_page(curves(lucid.system, jobs, _PLOTTED_JOBS))),
         }
+    )
+
+
+@asset_check(asset=training_metrics, description="No abnormal exit waits longer than hooks.lag_alarm_s (R-35).")
+def exit_outbox_lag(lucid: LucidResource) -> AssetCheckResult:
+    """The same bound that raises the alarm by hook."""
+    lag_s, alarm_s = exit_lag_s(lucid.system), lucid.system.settings.hooks.lag_alarm_s
+    return AssetCheckResult(
+        passed=lag_s <= alarm_s,
+        severity=AssetCheckSeverity.WARN,
+        metadata={"exit_outbox_lag_s": lag_s, "alarm_s": alarm_s},
     )
 
 

@@ -15,6 +15,8 @@ from dagster import (
 )
 
 from lucid_pipelines.control.housekeeping import prune_state
+from lucid_pipelines.control.releasing import review_isolations
+from lucid_pipelines.control.restart_scores import score_restarts
 from lucid_pipelines.resources.lucid import LucidResource
 from lucid_pipelines.sensors.console import LOGGERS
 
@@ -47,6 +49,16 @@ def prune_rows(lucid: LucidResource) -> Output[None]:
     return Output(None, metadata={name: count for name, count in prune_state(lucid.system).items()})
 
 
+@op(description="Test what is isolated past its deadline; give back what passes; score past restarts.")
+def review_isolated(context: OpExecutionContext, lucid: LucidResource) -> Output[None]:
+    """Only our own isolations are lifted."""
+    reviewed = review_isolations(lucid.system)
+    for item in reviewed:
+        context.log.info(f"{item.reason.node}: {item.decision.verb.value} ({item.decision.rule})")
+    scored = score_restarts(lucid.system)
+    return Output(None, metadata={"reviewed": len(reviewed), "scored_restarts": scored})
+
+
 @job(
     executor_def=in_process_executor,
     logger_defs=LOGGERS,
@@ -54,9 +66,10 @@ def prune_rows(lucid: LucidResource) -> Output[None]:
     description="Hourly housekeeping.",
 )
 def maintenance_job() -> None:
-    """Two independent ops."""
+    """Independent ops."""
     prune_runs()
     prune_rows()
+    review_isolated()
 
 
 maintenance_schedule = ScheduleDefinition(

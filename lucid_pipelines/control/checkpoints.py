@@ -97,6 +97,8 @@ def _is_complete(path: Path, files: Sequence[_File], previous: Sequence[_File] |
     by_ends = [verdict for file in files if (verdict := _is_whole(file)) is not None]
     if False in by_ends:
         return False
+    if _marker_disagrees(files):
+        return False
     if _is_marked(path, names):
         return True
     if previous is not None and not _resembles(files, previous):
@@ -120,6 +122,23 @@ def _is_marked(path: Path, names: set[str]) -> bool:
         return True
     beside = (path.with_name(f"{path.name}.{word}") for word in ("complete", "COMPLETE", "done", "DONE"))
     return any(marker.is_file() for marker in beside)
+
+
+def _marker_disagrees(files: Sequence[_File]) -> bool:
+    """Whether a marker that lists the files with their sizes (``{"files": {name: bytes}}``) tells of others."""
+    sizes = {file.name: file.size for file in files}
+    for file in files:
+        folder, _, base = file.name.rpartition("/")
+        if base not in MARKERS or not 0 < file.size <= _INDEX_BYTES:
+            continue
+        try:
+            listed: Any = json.loads(file.path.read_text("utf-8"))
+            wanted = {str(name): int(size) for name, size in listed["files"].items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue  # a marker may say anything: that it is there counts
+        if any(sizes.get(f"{folder}/{name}" if folder else name) != size for name, size in wanted.items()):
+            return True
+    return False
 
 
 def _shards_are_all_there(names: set[str]) -> bool | None:

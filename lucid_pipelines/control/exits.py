@@ -10,11 +10,16 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache
 
-from lucid_pipelines.control.checkpoints import find_checkpoints
-from lucid_pipelines.control.fetching import local_log
+from lucid_pipelines.control.failure_facts import (
+    ISOLATE,
+    RESTART,
+    failure_facts,
+    recovery_settings,
+    recovery_state,
+)
 from lucid_pipelines.control.intake import job_dir
 from lucid_pipelines.control.notices import Occasion, tell
 from lucid_pipelines.control.system import System
@@ -23,28 +28,27 @@ from lucid_pipelines.domain.job import Attempt, Job
 from lucid_pipelines.domain.states import Cause, Mode, Outcome
 from lucid_pipelines.failures.diagnosis import Tools, shipped_tools
 from lucid_pipelines.failures.evidence import Finding, Suspect
-from lucid_pipelines.failures.facts import FailureFacts, gather
-from lucid_pipelines.failures.handler import Conclusion, conclude, examine
+from lucid_pipelines.failures.facts import FailureFacts
+from lucid_pipelines.failures.handler import Conclusion, Examination, conclude, examine
 from lucid_pipelines.failures.plan import DiagnosisPlan
-from lucid_pipelines.failures.policy import IsolationDecision, IsolationVerb, RestartDecision, RestartVerb
-from lucid_pipelines.failures.recovery import (
-    IsolationRecord,
-    OpenFailure,
-    RecoverySettings,
-    RecoveryState,
-    RestartRecord,
+from lucid_pipelines.failures.policy import (
+    IsolationDecision,
+    IsolationVerb,
+    RestartDecision,
+    RestartVerb,
+    Standing,
 )
+from lucid_pipelines.failures.recovery import newest_complete
 from lucid_pipelines.failures.report import headline
-from lucid_pipelines.failures.vocabulary import Category, Component
-from lucid_pipelines.failures.xid import load_xids
 from lucid_pipelines.ports import CheckResult
 from lucid_pipelines.store import ActionState, Claim, Exit
 
 _log = logging.getLogger(__name__)
 WHO = "failure_handler"
-RESTART, ISOLATE = "restart", "isolate"
 _CLAIM_TTL_S = 180.0
 _RETRY_S, _MAX_RETRY_S = 30.0, 600.0
+_HELD = "held: "
+_LONGEST_HOLD = timedelta(days=1)
 _MAX_TRIES = 3
 """So often is an exit handled whose diagnosis breaks. One that waits for something outside is never given up."""
 
@@ -54,14 +58,21 @@ class ExitReport:
     """What is known of one abnormal exit and what was decided about it.
 
     Attributes:
+        suspects: parts that are suspected: node and GPU index, the latter ``None`` for a whole node.
+        signature: names the root error; equal for failures that are the same again.
         restart_rule: the numbered rule that decided about a restart.
+        lost_s: run time since the newest complete checkpoint (or the start), which has to be run again.
         page: the report for people, Markdown.
+        look_again_at: when to decide again, because what was decided now is to wait; ``None`` = decided for good.
     """
 
     job_id: str
     attempt_id: str
+    user: str
     outcome: Outcome
     cause: Cause
+    signature: str
+    suspects: tuple[tuple[str, int | None], ...]
     headline: str
     component: str | None
     confidence: float
@@ -70,12 +81,17 @@ class ExitReport:
     restart: str
     restart_rule: str
     isolations: tuple[str, ...]
+    lost_s: float | None
     page: str
+    look_again_at: datetime | None = None
 
     def to_json(self) -> dict[str, object]:
         return {
             "job_id": self.job_id,
             "attempt_id": self.attempt_id,
+            "user": self.user,
+            "signature": self.signature,
+            "suspects": [list(suspect) for suspect in self.suspects],
             "outcome": self.outcome.value,
             "cause": self.cause.value,
             "headline": self.headline,
@@ -86,6 +102,7 @@ class ExitReport:
             "restart": self.restart,
             "restart_rule": self.restart_rule,
             "isolations": list(self.isolations),
+            "lost_s": self.lost_s,
         }
 
 
@@ -105,7 +122,8 @@ def handle_exit(system: System, claim: Claim[Exit]) -> ExitReport | None:
     """
     try:
         report = _handle(system, claim.item)
-        system.store.exits.complete(claim, now=system.clock.now(), result=report.to_json())
+        if not _put_off(system, claim, report):
+            system.store.exits.complete(claim, now=system.clock.now(), result=report.to_json())
     except StateError:
         system.store.counters.add("exits_stale", now=system.clock.now())
         return None
@@ -120,6 +138,17 @@ def handle_exit(system: System, claim: Claim[Exit]) -> ExitReport | None:
             _give_up(system, claim, error)
         return None
     return report
+
+
+def _put_off(system: System, claim: Claim[Exit], report: ExitReport) -> bool:
+    """Leave an exit in the outbox whose decision is to wait: a shared cause may pass, a budget come free (R-19)."""
+    now, again = system.clock.now(), report.look_again_at
+    if again is None or now - claim.item.at > _LONGEST_HOLD:
+        return False
+    delay_s = max(_RETRY_S, (again - now).total_seconds())
+    system.store.counters.add("exits_held", now=now)
+    system.store.exits.retry_later(claim, now=now, delay_s=delay_s, error=_HELD + report.restart_rule)
+    return True
 
 
 def _try_again(system: System, claim: Claim[Exit], error: Exception) -> None:
@@ -160,61 +189,84 @@ def _unless_lost() -> Iterator[None]:
 
 def _handle(system: System, exit: Exit) -> ExitReport:
     job, attempt = system.store.jobs.get(exit.job_id), system.store.attempts.get(exit.attempt_id)
-    facts = _facts(system, job, attempt, exit)
-    examination = examine(facts, _tools(), idle_nodes=_idle_nodes(system))
+    facts = failure_facts(system, job, attempt, exit)
+    examination = examine(facts, _tools(), language_model=system.language_model, idle_nodes=_idle_nodes(system))
+    _count_language_model(system, examination)
     results = _run_checks(system, examination.plan)
-    settings = recovery_settings(system)
-    conclusion = conclude(examination, _recovery_state(system, job), settings, results)
+    conclusion = conclude(examination, recovery_state(system, job), recovery_settings(system), results)
     finding = examination.finding
     outcome, cause = _settled(exit, finding)
     said = headline(facts, finding)
+    is_current = _is_current(system, job, attempt)
     _write_page(system, job, attempt, conclusion.page)
-    if system.store.attempts.of_job(job.job_id)[-1].attempt_id == attempt.attempt_id and job.state.is_terminal:
+    if is_current and not _was_told(system, attempt):
         system.store.jobs.annotate(
             job.job_id,
             who=WHO,
             why=said,
             now=system.clock.now(),
-            evidence=examination.diagnosis.to_json(),
+            evidence={"attempt_id": attempt.attempt_id, **examination.diagnosis.to_json()},
             outcome=outcome,
             cause=cause,
             detail=_detail(finding, job.detail or said),
         )
     _propose(system, job, attempt, conclusion)
     _tell(system, job, attempt, conclusion, said)
-    decision = conclusion.decision
+    restart = conclusion.decision.restart
+    may_act = restart.standing in (Standing.ACT, Standing.AWAIT_APPROVAL) and facts.is_end_observed
+    is_waiting = restart.verb is RestartVerb.HOLD and may_act
     return ExitReport(
         job_id=job.job_id,
         attempt_id=attempt.attempt_id,
+        user=job.spec.user,
         outcome=outcome,
         cause=cause,
+        signature=finding.signature,
+        suspects=tuple((suspect.node, suspect.gpu_index) for suspect in finding.suspects),
         headline=said,
         component=finding.component.value if finding.component else None,
         confidence=finding.confidence,
         root_line=examination.diagnosis.root_line,
         root_text=examination.diagnosis.root_text,
-        restart=f"{decision.restart.verb.value} ({decision.restart.standing.value})",
-        restart_rule=decision.restart.rule,
-        isolations=tuple(f"{i.suspect}: {i.verb.value} ({i.standing.value}), {i.rule}" for i in decision.isolations),
+        restart=f"{restart.verb.value} ({restart.standing.value})",
+        restart_rule=restart.rule,
+        isolations=tuple(
+            f"{i.suspect}: {i.verb.value} ({i.standing.value}), {i.rule}" for i in conclusion.decision.isolations
+        ),
+        lost_s=_lost_s(facts),
         page=conclusion.page,
+        look_again_at=restart.not_before if is_waiting and is_current else None,
     )
 
 
-def _facts(system: System, job: Job, attempt: Attempt, exit: Exit) -> FailureFacts:
-    log = local_log(system, attempt)
-    folder = job_dir(system, job.job_id) / "checkpoints"
-    system.cluster.fetch_checkpoints(attempt.attempt_id, folder)
-    return gather(
-        job,
-        attempt,
-        system.clock.now(),
-        load_xids(),
-        exit_record=attempt.exit,
-        is_vanished=exit.outcome is Outcome.LOST,
-        logs=[log] if log is not None and log.is_file() else [],
-        samples=system.store.metrics.gpu_samples(attempt.attempt_id),
-        checkpoints=find_checkpoints(folder, system.clock.now()),
+def _was_told(system: System, attempt: Attempt) -> bool:
+    """Whether the job's story has this attempt's diagnosis: a handler that died, or waits, comes here again."""
+    return any(
+        event.who == WHO and isinstance(event.evidence, dict) and event.evidence.get("attempt_id") == attempt.attempt_id
+        for event in system.store.events.of_job(attempt.job_id)
     )
+
+
+def _lost_s(facts: FailureFacts) -> float | None:
+    """Run time that was lost; ``None`` for an attempt that never began."""
+    if facts.attempt.started_at is None:
+        return None
+    ended_at = facts.exit.ended_at if facts.exit is not None else facts.as_of
+    saved = newest_complete([c for c in facts.checkpoints if facts.started_at <= c.written_at <= ended_at])
+    return max(0.0, (ended_at - (saved.written_at if saved is not None else facts.started_at)).total_seconds())
+
+
+def _is_current(system: System, job: Job, attempt: Attempt) -> bool:
+    """Whether the attempt is still the job's last word: somebody may have put it back into the queue."""
+    newest = system.store.attempts.of_job(job.job_id)[-1]
+    return newest.attempt_id == attempt.attempt_id and job.state.is_terminal
+
+
+def _count_language_model(system: System, examination: Examination) -> None:
+    outcome = examination.language
+    if outcome is not None:
+        name = "accepted" if outcome.rejected is None else outcome.rejected.value
+        system.store.counters.add(f"failures_model_{name}", now=system.clock.now())
 
 
 def _detail(finding: Finding, recorded: str) -> str:
@@ -250,68 +302,6 @@ def _run_checks(system: System, plan: DiagnosisPlan) -> list[CheckResult] | None
             now = system.clock.now()
             results.append(CheckResult(check.node, check.test.name, None, f"could not be run: {error}", now))
     return results
-
-
-def recovery_settings(system: System) -> RecoverySettings:
-    """The site's limits of what the handler may do by itself."""
-    modes, chosen = system.settings.modes, system.settings.recovery
-    return RecoverySettings(
-        restart_mode=modes.restart,
-        isolate_mode=modes.isolate,
-        max_restarts_per_job=chosen.max_restarts_per_job,
-        max_restarts_per_cause=chosen.max_restarts_per_cause,
-        max_restarts_per_hour=chosen.max_restarts_per_hour,
-        backoff_base_s=chosen.backoff_base_s,
-        isolation_s=chosen.isolation_h * 3600.0,
-        quota_frac=chosen.isolation_quota_frac,
-        quota_count=chosen.isolation_quota_nodes,
-    )
-
-
-def _recovery_state(system: System, job: Job) -> RecoveryState:
-    now = system.clock.now()
-    window = timedelta(seconds=recovery_settings(system).mass_window_s)
-    failed = system.store.history.rows(
-        since=now - window,
-        outcomes=[Outcome.FAILED_UNKNOWN, Outcome.FAILED_INFRASTRUCTURE, Outcome.LOST],
-    )
-    inventory = system.cluster.inventory()
-    return RecoveryState(
-        now=now,
-        restarts=_restarts(system),
-        isolations=tuple(
-            IsolationRecord(Suspect(r.node, r.gpu_index), r.owner, r.reason, r.since, r.deadline)
-            for r in system.store.nodes.isolated()
-        ),
-        open_failures=tuple(
-            OpenFailure(row.job_id, row.placement.node_names if row.placement else (), None, None, row.ended_at)
-            for row in failed
-        ),
-        node_gpus={node.name: node.gpu_count for node in inventory.nodes},
-        node_vc={node.name: node.vc for node in inventory.nodes},
-        avoid=tuple(Suspect(node) for node in job.avoid_nodes),
-    )
-
-
-def _restarts(system: System) -> tuple[RestartRecord, ...]:
-    """Restarts that were made, or in shadow would have been: the budgets count both."""
-    records: list[RestartRecord] = []
-    for action in system.store.actions.find(kind=RESTART, limit=500):
-        made = action.executed_at or (action.proposed_at if action.mode is Mode.SHADOW else None)
-        if made is None or action.state in (ActionState.REJECTED, ActionState.FAILED):
-            continue
-        payload = action.payload
-        component, category = payload.get("component"), payload.get("category")
-        records.append(
-            RestartRecord(
-                job_id=action.target,
-                component=Component(component) if component else None,
-                category=Category(category) if category else None,
-                signature=str(payload.get("signature", "")),
-                restarted_at=made,
-            )
-        )
-    return tuple(records)
 
 
 def _write_page(system: System, job: Job, attempt: Attempt, page: str) -> None:
@@ -360,7 +350,7 @@ def _propose(system: System, job: Job, attempt: Attempt, conclusion: Conclusion)
         _propose_restart(system, job, attempt, finding, restart)
     for isolation in decision.isolations:
         if isolation.verb is IsolationVerb.ISOLATE and isolation.suspect is not None:
-            _propose_isolation(system, attempt, isolation, isolation.suspect)
+            _propose_isolation(system, attempt, finding, isolation, isolation.suspect)
 
 
 def _propose_restart(system: System, job: Job, attempt: Attempt, finding: Finding, restart: RestartDecision) -> None:
@@ -383,6 +373,7 @@ def _propose_restart(system: System, job: Job, attempt: Attempt, finding: Findin
             "checkpoint_step": restart.checkpoint.step if restart.checkpoint else None,
             "not_before": restart.not_before.isoformat() if restart.not_before else None,
             "lapses_at": restart.lapses_at.isoformat() if restart.lapses_at else None,
+            "asks": restart.verb is RestartVerb.ASK,
         },
         why=restart.rule,
         now=system.clock.now(),
@@ -390,7 +381,9 @@ def _propose_restart(system: System, job: Job, attempt: Attempt, finding: Findin
     )
 
 
-def _propose_isolation(system: System, attempt: Attempt, isolation: IsolationDecision, suspect: Suspect) -> None:
+def _propose_isolation(
+    system: System, attempt: Attempt, finding: Finding, isolation: IsolationDecision, suspect: Suspect
+) -> None:
     mode = system.settings.modes.isolate
     if mode is Mode.OFF:
         return
@@ -400,6 +393,7 @@ def _propose_isolation(system: System, attempt: Attempt, isolation: IsolationDec
         mode,
         {
             "attempt_id": attempt.attempt_id,
+            "component": finding.component.value if finding.component else None,
             "node": suspect.node,
             "gpu_index": suspect.gpu_index,
             "owner": recovery_settings(system).owner,

@@ -21,7 +21,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from lucid_pipelines.control.notices import Occasion, tell
-from lucid_pipelines.control.pulse import hang_settings, look_at_pulse, pulse_after
+from lucid_pipelines.control.pulse import hang_settings, look_at_pulse, pulse_after, pulse_without_blind_time
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.errors import ExternalError, InputError, NotFoundError
 from lucid_pipelines.domain.job import Attempt, Job
@@ -110,7 +110,8 @@ class Follower:
         activity = newest_activity(tail, self._classes())
         state = _state(old)
         if old is not None and size == state.size:  # nothing new was written: only the pulse goes on
-            row = replace(old, version=old.version + 1, at=now)
+            pulse = pulse_without_blind_time(old, now, system.settings.tracker.interval_s)
+            row = replace(old, version=old.version + 1, at=now, pulse=pulse)
             return replace(look, tracked=_judged(system, row, activity, now)), [], None
         ran_s = (now - attempt.started_at).total_seconds() if attempt.started_at else 0.0
         may_ask = model if ran_s >= system.settings.tracker.ask_after_s else None

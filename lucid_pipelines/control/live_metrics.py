@@ -9,6 +9,7 @@ from datetime import datetime
 from lucid_pipelines.control.following import FOLLOWER, LOSS, STEP_TIME, Look
 from lucid_pipelines.control.pair_watch import watch_pairs
 from lucid_pipelines.control.proposal_scores import score_proposals
+from lucid_pipelines.control.resuming import check_resumes
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.cluster import GpuSample
 from lucid_pipelines.domain.errors import ExternalError
@@ -68,15 +69,15 @@ def collect(system: System) -> tuple[PlaneMetrics, list[JobMetrics]]:
     jobs = [_job_metrics(system, look, samples, now) for look in FOLLOWER.look(system, queue.active)]
     watch_pairs(system, queue, system.cluster.inventory(), now, at_once=_PAIRS_AT_ONCE)
     score_proposals(system, now)
+    check_resumes(system, queue.active)
     counts = system.store.jobs.counts()
-    _, oldest = system.store.exits.pending()
     plane = PlaneMetrics(
         at=now,
         running=len(queue.active),
         waiting=sum(counts[state] for state in JobState if not state.is_terminal and not state.is_active),
         gpus=sum(node.gpu_count for node in system.cluster.inventory().nodes),
         gpus_busy=len({(slot.node, slot.gpu_index) for slot in queue.slots}),
-        exit_lag_s=(now - oldest).total_seconds() if oldest else 0.0,
+        exit_lag_s=exit_lag_s(system),
         open_intents=system.store.intents.open_count(),
     )
     return plane, jobs
@@ -110,6 +111,12 @@ def _job_metrics(system: System, look: Look, samples: dict[tuple[str, int], GpuS
         last_line=look.last_line,
         tracked=look.tracked,
     )
+
+
+def exit_lag_s(system: System) -> float:
+    """How long the oldest unhandled abnormal exit has waited; 0 when none does (R-35)."""
+    _, oldest = system.store.exits.pending()
+    return (system.clock.now() - oldest).total_seconds() if oldest else 0.0
 
 
 def curves(system: System, jobs: Sequence[JobMetrics], most: int) -> list[Curves]:

@@ -91,11 +91,14 @@ def judge(attempt: Attempt, exit: ExitRecord, *, cancel_requested: bool) -> Verd
     if exit.reason == "stopped":
         if cancel_requested:
             return Verdict(Outcome.CANCELLED, Cause.USER, "cancelled by its user")
+        if attempt.stop_requeue is False:
+            why = attempt.stop_reason or "stopped for good"
+            return Verdict(Outcome.FAILED_USER, Cause.USER, why, detail=why)
         return Verdict(
             Outcome.EVICTED,
             Cause.CONTROL_PLANE,
             attempt.stop_reason or "stopped by the scheduler",
-            requeue=attempt.stop_requeue is not False,
+            requeue=True,
             never_pack=attempt.stop_never_pack,
         )
     how = f"signal {exit.signal}" if exit.signal is not None else f"exit code {exit.exit_code}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -13,6 +13,9 @@ from lucid_pipelines.store import Tracked
 from lucid_pipelines.tracker.classes import LineClass
 from lucid_pipelines.tracker.follow import Followed
 from lucid_pipelines.tracker.hang import HangSettings, JobPulse
+
+_BLIND_INTERVALS = 8.0
+"""So many usual intervals without a look mean that nobody looked, not that one look was late."""
 
 
 def hang_settings(chosen: TrackerSettings) -> HangSettings:
@@ -52,6 +55,15 @@ def pulse_after(old: Tracked | None, followed: Followed, now: datetime) -> dict[
         "longest_pause_s": max(pause_s, float(before.get("longest_pause_s") or 0.0)),
         "steps_done": done,
     }
+
+
+def pulse_without_blind_time(old: Tracked, now: datetime, interval_s: float) -> dict[str, Any]:
+    """The pulse when a look finds nothing new: time in which nobody looked is no staleness (R-1)."""
+    pulse = dict(old.pulse)
+    blind_s = (now - old.at).total_seconds() - interval_s
+    if pulse.get("step_at") and blind_s > _BLIND_INTERVALS * interval_s:
+        pulse["step_at"] = (datetime.fromisoformat(pulse["step_at"]) + timedelta(seconds=blind_s)).isoformat()
+    return pulse
 
 
 def look_at_pulse(row: Tracked, activity: LineClass) -> JobPulse:

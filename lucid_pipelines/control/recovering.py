@@ -6,10 +6,12 @@ that they change, so that repeating does nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from lucid_pipelines.control.exits import ISOLATE, RESTART, WHO
+from lucid_pipelines.control.exits import WHO
+from lucid_pipelines.control.failure_facts import ISOLATE, RESTART, STOP
 from lucid_pipelines.control.notices import Occasion, tell
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.errors import ExternalError, LucidError
@@ -44,7 +46,7 @@ def carry_out_due(system: System) -> list[CarriedOut]:
 
 
 def _is_due(action: Action, now: datetime) -> bool:
-    if action.kind not in (RESTART, ISOLATE):
+    if action.kind not in _HANDLERS:
         return False
     if action.mode is Mode.SHADOW or (action.mode is Mode.APPROVE and action.state is not ActionState.APPROVED):
         return False
@@ -59,7 +61,7 @@ def _carry_out(system: System, action: Action) -> CarriedOut:
         system.store.actions.executed(action.action_id, now=now, failed=True, result={"error": why})
         return CarriedOut(action, False, why)
     try:
-        detail = _restart(system, action) if action.kind == RESTART else _isolate(system, action)
+        detail = _HANDLERS[action.kind](system, action)
     except ExternalError as error:
         system.store.counters.add("actions_retried", now=now)
         return CarriedOut(action, False, f"will be tried again: {error}")
@@ -107,6 +109,21 @@ def _isolate(system: System, action: Action) -> str:
     text = f"{payload['reason']}\n\nIt must be decided about by {payload.get('decide_by')}."
     tell(system, Occasion.ISOLATION, str(action.action_id), f"{part} is out of use", text, facts)
     return "isolated" if added else "it was isolated already"
+
+
+def _stop(system: System, action: Action) -> str:
+    _, asked_first = system.store.attempts.request_stop(
+        action.payload["attempt_id"],
+        reason=action.why,
+        requeue=False,
+        who=action.person or WHO,
+        now=system.clock.now(),
+        evidence={"action": action.action_id},
+    )
+    return "asked to stop" if asked_first else "nothing to do: it has ended or is being stopped"
+
+
+_HANDLERS: dict[str, Callable[[System, Action], str]] = {RESTART: _restart, ISOLATE: _isolate, STOP: _stop}
 
 
 def _time(action: Action, name: str) -> datetime | None:

@@ -74,6 +74,11 @@ _SPEAKS_FOR: dict[str, frozenset[Component]] = {
 }
 
 
+def tests_for(component: Component | None) -> tuple[TestKind, ...]:
+    """Tests that speak for a component, cheap ones first; for an unknown one, those of a node as a whole."""
+    return _BY_COMPONENT.get(component, ()) if component is not None else (NODE_HEALTH, NVIDIA_SMI)
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedCheck:
     """One call of ``Cluster.check``."""

@@ -96,9 +96,7 @@ class Group:
         if self.phase is Phase.EVALUATION:
             return []
         found = [
-            c
-            for c in self.of_role(Role.LOSS)
-            if not c.meaning.is_evaluation and not c.field.aside and not _is_count(c.values)
+            c for c in self.of_role(Role.LOSS) if not c.meaning.is_evaluation and not c.field.aside and not _is_count(c)
         ]
         return sorted(found, key=lambda c: (-c.meaning.weight, c.index))
 
@@ -111,7 +109,7 @@ class Group:
         roles = {c.role for c in self.columns if not c.meaning.is_evaluation}
         if self.training_losses:
             score += 2.0 + self.training_losses[0].meaning.weight
-        elif Role.LOSS in roles and not any(_is_count(c.values) for c in self.of_role(Role.LOSS)):
+        elif Role.LOSS in roles and not any(_is_count(c) for c in self.of_role(Role.LOSS)):
             score += 2.0  # parts of a loss only
         score += sum(weight for role, weight in _EVIDENCE.items() if role in roles)
         if any(c.role is Role.STEP and c.meaning.weight >= 1.0 for c in self.columns):
@@ -127,9 +125,9 @@ class Group:
         return self.records[-1].order
 
 
-def _is_count(values: Sequence[float]) -> bool:
+def _is_count(column: Column) -> bool:
     """Whether a column shows one whole number again and again: nothing that is learnt does that."""
-    return len(values) >= _SAME_COUNT and len(set(values)) == 1 and values[0] == int(values[0])
+    return column.field.integral and len(column.values) >= _SAME_COUNT and len(set(column.values)) == 1
 
 
 @dataclass(frozen=True)

@@ -115,6 +115,11 @@ def test_time_in_which_nobody_looked_is_no_hang(world: TalkingWorld) -> None:
     world.look(36_000.0)  # the control plane was down for ten hours; the job stopped soon after it went
     assert kinds(world.tracked(attempt)) == []
     assert world.tracked(attempt).pulse["longest_pause_s"] < 60.0
+    world.look(36_000.0)  # and once more, with nothing new at all
+    assert kinds(world.tracked(attempt)) == []
+    for _ in range(4):
+        world.look(120.0)
+    assert kinds(world.tracked(attempt)) == ["hang"], "what looks have seen counts"
 
 
 def test_steps_of_an_epoch_that_begins_again_are_counted_on(world: TalkingWorld) -> None:

@@ -195,14 +195,14 @@ def test_while_the_policy_is_broken_what_runs_is_followed_and_can_be_cancelled(w
 def test_a_diagnosis_that_breaks_is_repeated_told_and_given_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     bad, other = world.submit("fail"), world.submit("fail")
     world.rounds(4)
-    gather: Callable[..., Any] = exits.gather
+    failure_facts: Callable[..., Any] = exits.failure_facts
 
-    def breaks(job: Job, *args: Any, **options: Any) -> Any:
+    def breaks(system: System, job: Job, *args: Any) -> Any:
         if job.job_id == bad.job_id:
             raise RecursionError("a log that nests too deep")
-        return gather(job, *args, **options)
+        return failure_facts(system, job, *args)
 
-    monkeypatch.setattr(exits, "gather", breaks)
+    monkeypatch.setattr(exits, "failure_facts", breaks)
     handled: list[str] = []
     for _ in range(8):
         handled += [r.job_id for claim in claim_exits(world.system, "w") if (r := handle_exit(world.system, claim))]

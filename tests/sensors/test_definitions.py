@@ -17,7 +17,7 @@ def repository():
 
 def test_assets(repository) -> None:
     keys = {key.to_user_string() for key in repository.assets_defs_by_key}
-    assert {"job_history", "training_metrics", "cluster_throughput"} <= keys
+    assert {"job_history", "training_metrics", "cluster_throughput", "weekly_reliability"} <= keys
     assert {"duration_features", "duration_candidate", "duration_evaluation", "duration_model"} <= keys
     assert {"throughput_candidate", "throughput_evaluation", "throughput_model"} <= keys
     assert {"packing_evaluation", "packing_model", "tuner_sweep", "tuned_settings"} <= keys
@@ -57,6 +57,7 @@ def test_jobs(repository) -> None:
         "semantic_index_job",
         "advice_quality_job",
         "notification_job",
+        "weekly_reliability_job",
         "model_updates_job",
         "weekly_model_updates_job",
         "tuner_job",
@@ -77,6 +78,7 @@ def test_sensors_run_by_default(repository) -> None:
 def test_schedules_are_in_utc(repository) -> None:
     schedules = {schedule.name: schedule for schedule in repository.schedule_defs}
     assert schedules["job_history_job_schedule"].cron_schedule == "10 0 * * *"
+    assert schedules["weekly_reliability_job_schedule"].cron_schedule == "20 0 * * 1"
     assert schedules["maintenance_job_schedule"].cron_schedule == "17 * * * *"
     assert schedules["advice_quality_job_schedule"].cron_schedule == "25 0 * * *"
     assert schedules["model_updates_schedule"].cron_schedule == "40 0 * * *"

@@ -6,12 +6,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from lucid_pipelines.control.exits import claim_exits, handle_exit
 from lucid_pipelines.control.following import Follower, Look
+from lucid_pipelines.control.recovering import carry_out_due
 from lucid_pipelines.control.scheduling import run_pass
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.errors import ExternalError, NotFoundError
 from lucid_pipelines.domain.job import Attempt, Job, JobSpec
-from lucid_pipelines.ports import LanguageModel, LogChunk
+from lucid_pipelines.ports import CheckResult, LanguageModel, LogChunk
 from lucid_pipelines.store import Store, Tracked
 from tests.support_control.pretend import OwnClock, PretendCluster
 from tests.support_control.worlds import make_settings, take_in_all
@@ -19,10 +21,31 @@ from tests.support_control.worlds import make_settings, take_in_all
 
 @dataclass
 class TalkingCluster(PretendCluster):
-    """``PretendCluster`` with logs by attempt id; ``is_away`` makes every reading fail."""
+    """``PretendCluster`` with logs by attempt id.
+
+    Attributes:
+        is_away: makes every reading fail.
+        failing, ending: attempts that end with code 1, or 0, at the next poll.
+        broken_nodes: nodes whose tests fail.
+    """
 
     logs: dict[str, bytearray] = field(default_factory=dict)
     is_away: bool = False
+    failing: set[str] = field(default_factory=set)
+    ending: set[str] = field(default_factory=set)
+    broken_nodes: set[str] = field(default_factory=set)
+    checked: list[tuple[str, str]] = field(default_factory=list)
+
+    def check(self, node: str, test: str) -> CheckResult:
+        self.checked.append((node, test))
+        passed = node not in self.broken_nodes
+        return CheckResult(node, test, passed, "fine" if passed else "declared to fail", self.clock.now())
+
+    def _let_it_end(self, attempt: Any) -> None:
+        attempt_id = attempt.request.attempt_id
+        if attempt.exit is None and attempt_id in self.failing | self.ending:
+            attempt.exit = self._record(int(attempt_id in self.failing), None, "exited", attempt.started_at)
+        super()._let_it_end(attempt)
 
     def read_log(self, attempt_id: str, offset: int, max_bytes: int) -> LogChunk:
         if self.is_away:
@@ -69,6 +92,18 @@ class TalkingWorld:
     def job(self, attempt: Attempt) -> Job:
         return self.store.jobs.get(attempt.job_id)
 
+    def rounds(self, count: int, step_s: float = 1.0) -> None:
+        """What sensors and jobs do together, again and again."""
+        for _ in range(count):
+            self.clock.sleep(step_s)
+            run_pass(self.system, "window")
+            for claim in claim_exits(self.system, "exits"):
+                handle_exit(self.system, claim)
+            carry_out_due(self.system)
+
+    def attempts(self, attempt: Attempt) -> list[Attempt]:
+        return self.store.attempts.of_job(attempt.job_id)
+
     def write(self, attempt: Attempt, text: str) -> None:
         self.cluster.logs.setdefault(attempt.attempt_id, bytearray()).extend(text.encode())
 
@@ -89,3 +124,11 @@ def steps(first: int, count: int, step_s: float = 0.5, total: int = 100_000) -> 
     return "".join(
         f"step {i}/{total} loss {4 - i / total:.4f} {step_s:.3f} s/step\n" for i in range(first, first + count)
     )
+
+
+ECC = (
+    "Traceback (most recent call last):\n"
+    '  File "/job/train.py", line 12, in main\n'
+    "    loss.backward()\n"
+    "RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
+)
