@@ -86,7 +86,7 @@ def _carry_out(system: System, reason: NodeReason, decision: ReleaseDecision) ->
 
 def _score(system: System, action: Action | None, *, confirmed: bool, why: str) -> None:
     if action is not None and action.scored_at is None:
-        score = {"right": confirmed, "why": why}
+        score = {"good": confirmed, "why": why}
         system.store.actions.score(action.action_id, score, now=system.clock.now())
 
 

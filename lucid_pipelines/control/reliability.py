@@ -192,7 +192,7 @@ def _precision(actions: Sequence[Action], since: datetime, until: datetime) -> P
         for action in actions
         if action.state is ActionState.EXECUTED and action.executed_at and since <= action.executed_at < until
     ]
-    verdicts = [(action.score or {}).get("right") for action in done]
+    verdicts = [(action.score or {}).get("good") for action in done]
     return Precision(
         right=sum(verdict is True for verdict in verdicts),
         wrong=sum(verdict is False for verdict in verdicts),

@@ -24,7 +24,7 @@ def score_restarts(system: System) -> int:
     now = system.clock.now()
     judged = 0
     for action in system.store.actions.find(kind=RESTART, states=[ActionState.EXECUTED], limit=500):
-        if action.score is not None and "right" in action.score:
+        if action.score is not None and "good" in action.score:
             continue
         verdict = _verdict(system, action, now)
         if verdict is not None:
@@ -42,17 +42,17 @@ def _verdict(system: System, action: Action, now: datetime) -> dict[str, Any] | 
     if following.ended_at is None or following.outcome is None:
         ran_s = (now - following.started_at).total_seconds() if following.started_at else 0.0
         if ran_s > max(_RAN_ON_S, _ran_s(failed)):
-            return {"right": True, "why": "it ran past the failure"}
+            return {"good": True, "why": "it ran past the failure"}
         return None
     if following.outcome is Outcome.COMPLETED:
-        return {"right": True, "why": "it completed"}
+        return {"good": True, "why": "it completed"}
     if following.outcome is Outcome.CANCELLED:
-        return {"right": None, "why": "its user cancelled it"}
+        return {"good": None, "why": "its user cancelled it"}
     exit = _exit(system, following)
     if exit is None or exit.handled_at is None:
         return None
     same = (exit.result or {}).get("signature") == action.payload.get("signature")
-    return {"right": not same, "why": "the same error came back" if same else "it ended for another cause"}
+    return {"good": not same, "why": "the same error came back" if same else "it ended for another cause"}
 
 
 def _exit(system: System, attempt: Attempt) -> Exit | None:

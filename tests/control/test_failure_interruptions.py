@@ -133,7 +133,7 @@ def assert_nothing_twice(stage: Stage) -> None:
             losses = [p.step for p in store.metrics.points(attempt.attempt_id, "loss")]
             assert len(losses) == len(set(losses)), "no value twice"
         (restart,) = [action for action in actions if action.kind == "restart"]
-        assert restart.score is not None and restart.score["right"] is True
+        assert restart.score is not None and restart.score["good"] is True
     assert {key.partition(":")[0] for key in stage.ear.keys} == {"failure", "isolation"}
     # At least once: a process that died between sending and noting it sends again, under the same key.
     assert len(stage.ear.keys) <= len(set(stage.ear.keys)) + 1

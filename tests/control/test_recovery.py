@@ -126,7 +126,7 @@ def test_the_same_error_after_a_restart_is_a_loop_and_counts_against_it(world: T
     assert world.job(second).state is JobState.FAILED and len(world.attempts(second)) == 2
     score_restarts(world.system)
     (restart,) = world.store.actions.find(kind="restart", states=[ActionState.EXECUTED])
-    assert restart.score is not None and restart.score["right"] is False
+    assert restart.score is not None and restart.score["good"] is False
 
 
 def test_many_failures_at_once_wait_for_the_shared_cause_and_then_go_on(world: TalkingWorld) -> None:
@@ -174,7 +174,7 @@ def test_an_isolated_node_is_tested_at_its_deadline_and_given_back_or_told_of(wo
     assert lifted.decision.verb.value == "restore"
     assert [r.owner for r in world.store.nodes.isolated()] == ["ops"], "only our own is lifted"
     (action,) = world.store.actions.find(kind="isolate", states=[ActionState.EXECUTED])
-    assert action.score is not None and action.score["right"] is True, "a test had failed again: it was right"
+    assert action.score is not None and action.score["good"] is True, "a test had failed again: it was right"
 
 
 def test_the_report_of_a_week_counts_what_happened(world: TalkingWorld) -> None:
