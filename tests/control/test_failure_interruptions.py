@@ -15,9 +15,9 @@ from lucid_pipelines.control.following import Follower
 from lucid_pipelines.control.intake import claim_batch, take_in
 from lucid_pipelines.control.notices import deliver
 from lucid_pipelines.control.recovering import carry_out_due
+from lucid_pipelines.control.restart_scores import score_restarts
 from lucid_pipelines.control.resuming import check_resumes
 from lucid_pipelines.control.scheduling import run_pass
-from lucid_pipelines.control.restart_scores import score_restarts
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.job import JobSpec
 from lucid_pipelines.domain.states import JobState

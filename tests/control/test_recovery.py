@@ -14,8 +14,8 @@ import pytest
 from lucid_pipelines.control.intake import job_dir
 from lucid_pipelines.control.releasing import review_isolations
 from lucid_pipelines.control.reliability import numbers, page, reliability
-from lucid_pipelines.control.resuming import check_resumes
 from lucid_pipelines.control.restart_scores import score_restarts
+from lucid_pipelines.control.resuming import check_resumes
 from lucid_pipelines.domain.job import Attempt
 from lucid_pipelines.domain.states import JobState, Mode, Outcome
 from lucid_pipelines.failures.resume import ResumeState
@@ -129,7 +129,8 @@ def test_the_same_error_after_a_restart_is_a_loop_and_counts_against_it(world: T
     assert restart.score is not None and restart.score["good"] is False
 
 
-def test_many_failures_at_once_wait_for_the_shared_cause_and_then_go_on(world: TalkingWorld) -> None:
+def test_many_failures_at_once_wait_for_the_shared_cause_and_then_go_on(tmp_path: Path) -> None:
+    world = TalkingWorld(tmp_path / "home", nodes=(*NODES, ("node-5", 4, "vision")), **LIVE)
     attempts = [world.start(gpus=4, user=f"u{i}") for i in range(4)]
     for attempt in attempts:
         world.write(attempt, steps(1, 60) + ECC)
@@ -143,6 +144,7 @@ def test_many_failures_at_once_wait_for_the_shared_cause_and_then_go_on(world: T
     assert {len(world.attempts(a)) for a in attempts} == {2}, "the cause has passed: every job went on, once"
     again = [e for a in attempts for e in world.store.events.of_job(a.job_id) if e.who == "failure_handler"]
     assert len(again) == 2 * len(notes), "told once, restarted once"
+    world.store.close()
 
 
 def test_a_sweep_of_broken_programs_is_no_shared_cause(world: TalkingWorld) -> None:
