@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from lucid_pipelines import snapshots
 from lucid_pipelines.control.system import System
@@ -28,6 +28,7 @@ def prune_state(system: System) -> dict[str, int]:
             exits_before=now - timedelta(days=retention.events_days),  # the weekly reports rest on them
         )
     )
+    deleted["recordings"] = _prune_recordings(system, now)
     unfinished = [state for state in JobState if not state.is_terminal]
     needed = {job.spec.snapshot_digest for job in system.store.jobs.find(states=unfinished, limit=None)} - {None}
     if system.settings.snapshots.is_dir():
@@ -39,3 +40,15 @@ def prune_state(system: System) -> dict[str, int]:
         )
         deleted["snapshots"] = collected.manifests_removed
     return deleted
+
+
+def _prune_recordings(system: System, now: datetime) -> int:
+    """Delete recorded days of decisions that are past their retention; their names are their dates."""
+    folder = system.settings.decisions
+    oldest = f"{now - timedelta(days=system.settings.retention.decisions_days):%Y-%m-%d}"
+    if not folder.is_dir():
+        return 0
+    old = [path for path in folder.glob("????-??-??.jsonl") if path.stem < oldest]
+    for path in old:
+        path.unlink(missing_ok=True)
+    return len(old)

@@ -17,7 +17,7 @@ class LoopMemory:
 
     Attributes:
         sampled_at, looked_at: when the GPUs, and the pairs, were last looked at.
-        suspects, dirty: free GPUs that were found in use once, and twice in a row.
+        held: when each GPU was last in our books; ``dirty``: free GPUs that somebody else uses.
         profiled, watched: when each running attempt, and each pair, was last looked at closely.
         forecast, forecast_until_s: predicted submissions, and when they are to be predicted anew.
     """
@@ -26,7 +26,7 @@ class LoopMemory:
     state: LiveState = field(default_factory=LiveState)
     sampled_at: datetime | None = None
     looked_at: datetime | None = None
-    suspects: frozenset[GpuKey] = frozenset()
+    held: dict[GpuKey, datetime] = field(default_factory=dict)
     dirty: frozenset[GpuKey] = frozenset()
     forecast: Forecast | None = None
     forecast_until_s: float = float("-inf")

@@ -17,6 +17,7 @@ from lucid_pipelines.tracker.measurements import Measurement, PaceWindow, pace_b
 from lucid_pipelines.tracker.progress import Progress
 
 _LONGEST = timedelta(days=3650)
+_ENOUGH_STEPS = 20.0
 
 
 def note_progress(system: System, items: Sequence[ActiveAttempt]) -> None:
@@ -34,9 +35,12 @@ def alone_before(system: System, item: ActiveAttempt, pair: Pair) -> dict[str, A
     if attempt.attempt_id != pair.first_attempt_id:
         return _earlier_attempt(system, item)
     window = _kept(system, attempt.attempt_id, pair.formed_at - _LONGEST, pair.formed_at)
-    if window.step_time_s is not None and window.steps > 0:
+    if window.step_time_s is not None and window.steps >= _ENOUGH_STEPS:
         return {"step_time_s": window.step_time_s, "steps": window.steps}
-    return _told(_progress(system, attempt))
+    here = _told(_progress(system, attempt), attempt, pair.formed_at)
+    if here is not None and here["steps"] >= _ENOUGH_STEPS:
+        return here
+    return _earlier_attempt(system, item) or here
 
 
 def pace_since(system: System, attempt: Attempt, since: datetime, until: datetime) -> PaceWindow:
@@ -59,7 +63,7 @@ def _kept(system: System, attempt_id: str, since: datetime, until: datetime) -> 
 def _earlier_attempt(system: System, item: ActiveAttempt) -> dict[str, Any] | None:
     before = [a for a in system.store.attempts.of_job(item.job.job_id) if a.number < item.attempt.number]
     alone = [attempt for attempt in before if attempt.partner_job_id is None]
-    return _told(_progress(system, alone[-1])) if alone else None
+    return _told(_progress(system, alone[-1]), alone[-1], alone[-1].ended_at) if alone else None
 
 
 def _progress(system: System, attempt: Attempt) -> Progress | None:
@@ -70,8 +74,17 @@ def _progress(system: System, attempt: Attempt) -> Progress | None:
         return None
 
 
-def _told(progress: Progress | None) -> dict[str, Any] | None:
-    if progress is None or progress.step is None or progress.step_time_s is None:
+def _told(progress: Progress | None, attempt: Attempt, until: datetime | None) -> dict[str, Any] | None:
+    """The pace that a log tells; of a short one, steps over the whole time, start-up included.
+
+    That is slower than the truth, so a pair is rather kept than split for it.
+    """
+    if progress is None or progress.step is None:
         return None
     step = progress.global_step if progress.global_step is not None else progress.step
-    return {"step_time_s": progress.step_time_s, "steps": float(step)}
+    if progress.step_time_s is not None:
+        return {"step_time_s": progress.step_time_s, "steps": float(step)}
+    if attempt.started_at is None or until is None or step < 1:
+        return None
+    took_s = (until - attempt.started_at).total_seconds()
+    return {"step_time_s": took_s / step, "steps": float(step), "basis": "whole run"} if took_s > 0 else None

@@ -25,6 +25,7 @@ _AT_ONCE = 25
 _UNKNOWN_EVERY_S, _KNOWN_EVERY_S = 5.0, 30.0
 _PEAK_GROWS_FRAC = 1.05
 _MIN_AGE_S = 2.0
+_LEAVES_WITHIN_S = 5.0
 _STRANGE_MIB, _STRANGE_FRAC = 1024.0, 0.02
 
 
@@ -112,14 +113,17 @@ def _told(profile: Profile) -> dict[str, object]:
 
 
 def look_at_gpus(system: System, inventory: Inventory, queue: QueueView, now: datetime) -> None:
-    """Find GPUs that are free by our books and in use all the same (R-21); twice in a row counts.
+    """Find GPUs that are free by our books and in use all the same (R-21), before anything is placed on them.
 
-    Virtual GPUs are only ever used by jobs of ours, so they are not asked.
+    A GPU that one of our jobs has just left is given a moment: a driver tells of it a little later. Virtual GPUs are
+    only ever used by jobs of ours, so they are not asked.
     """
     memory = system.memory
     free = _free_real_gpus(inventory, queue)
+    memory.held = {key: at for key, at in memory.held.items() if age_s(at, now) < _LEAVES_WITHIN_S}
+    memory.held |= {(slot.node, slot.gpu_index): now for slot in queue.slots}
     if not free:
-        memory.suspects = memory.dirty = frozenset()
+        memory.dirty = frozenset()
         return
     interval_s = system.settings.cluster.sample_interval_s
     if memory.sampled_at is not None and age_s(memory.sampled_at, now) < interval_s:
@@ -131,12 +135,13 @@ def look_at_gpus(system: System, inventory: Inventory, queue: QueueView, now: da
     except ExternalError:
         system.store.counters.add("gpu_samples_failed", now=now)
         return  # nothing is concluded (R-1)
-    used = frozenset(key for key, size_mib in free.items() if is_in_use(samples.get(key), size_mib))
-    newly = (used & memory.suspects) - memory.dirty
+    used = (key for key, size_mib in free.items() if is_in_use(samples.get(key), size_mib))
+    dirty = frozenset(key for key in used if key not in memory.held)
+    newly = dirty - memory.dirty
     if newly:
         system.store.counters.add("gpus_found_dirty", len(newly), now=now)
         _log.warning("GPUs are in use by somebody else; nothing is started on them: %s", sorted(newly))
-    memory.dirty, memory.suspects = used & memory.suspects, used
+    memory.dirty = dirty
 
 
 def _free_real_gpus(inventory: Inventory, queue: QueueView) -> dict[GpuKey, float | None]:

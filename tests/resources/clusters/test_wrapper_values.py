@@ -42,6 +42,36 @@ def test_too_little_or_unsteady_is_unknown_and_not_small(levels: list[float | No
     assert wrapper.summarise(_samples(levels), 0.0)["gpu_util_pct"] is None
 
 
+def _measured(rows: Sequence[tuple[float, float, float]]) -> dict[str, object]:
+    samples: list[wrapper.Sample] = [(float(i), [(0, *row)]) for i, row in enumerate(rows)]
+    return wrapper.summarise(samples, 0.0, measured=True)
+
+
+def test_a_gpu_that_was_never_used_in_the_window_is_unknown_and_not_small() -> None:
+    found = wrapper.summarise(_samples([0.0] * 20, memory=300.0), 0.0)
+    assert (found["gpu_util_pct"], found["memory_util_pct"], found["unknown_because"]) == (None, None, "idle")
+
+
+def test_readings_that_do_not_move_are_a_driver_that_does_not_look() -> None:
+    frozen = _measured([(42.0, 17.0, 5_000.0)] * 30)
+    assert [frozen[name] for name in ("gpu_util_pct", "memory_util_pct", "memory_peak_mib")] == [None] * 3
+    assert frozen["unknown_because"] == "frozen"
+    moving = _measured([(42.0, 17.0 + i % 2, 5_000.0) for i in range(30)])
+    assert moving["gpu_util_pct"] == 42.0 and moving["unknown_because"] is None
+    full = _measured([(100.0, 80.0, 5_000.0)] * 30)
+    assert full["gpu_util_pct"] == 100.0, "a full GPU stands still, and is no small job"
+    declared = wrapper.summarise(_samples([42.0] * 30), 0.0)
+    assert declared["gpu_util_pct"] == 42.0, "a declaration may well be constant"
+
+
+@pytest.mark.parametrize(
+    ("levels", "why"),
+    [([50.0], "too_few"), ([None] * 20, "missing"), ([20.0] * 3 + [90.0] * 9 + [20.0] * 12, "unsteady")],
+)
+def test_why_a_profile_is_unknown_is_told(levels: list[float | None], why: str) -> None:
+    assert wrapper.summarise(_samples(levels), 0.0)["unknown_because"] == why
+
+
 def test_memory_is_a_peak_even_of_the_warm_up() -> None:
     samples = [*_samples([0.0] * 3, memory=9_000.0), *_samples([50.0] * 10, start=3.0, memory=4_000.0)]
     assert wrapper.summarise(samples, 3.0)["memory_peak_mib"] == 9_000.0
