@@ -35,6 +35,9 @@ TOOLS: dict[str, LazyCommand] = {
         "lucid_pipelines.cli.replay_weeks", "replay_weeks", "Replay a trace week by week, as a backfill."
     ),
     "models": LazyCommand("lucid_pipelines.cli.models", "app", "Train, list, explain, promote and roll back models."),
+    "decisions": LazyCommand(
+        "lucid_pipelines.cli.decisions", "app", "Play a recorded day of scheduling again; how proposals fared."
+    ),
     "tune": LazyCommand("lucid_pipelines.cli.tune", "tune_command", "Search the policy's settings by replays."),
     "tuner": LazyCommand("lucid_pipelines.cli.tuner", "app", "Tuned settings: show, apply, revert."),
     "traces": LazyCommand("lucid_pipelines.cli.traces", "app", "Convert, describe and generate job traces."),

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -92,6 +93,8 @@ def job_json(job: Job, now: datetime | None = None) -> dict[str, Any]:
         "attempts": job.attempt_count,
         "estimate_s": job.estimate.duration_s if job.estimate else None,
         "estimate_basis": job.estimate.basis if job.estimate else None,
+        "profile": None if job.profile is None else asdict(job.profile),
+        "never_pack": job.never_pack,
         "snapshot": job.spec.snapshot_digest,
         "labels": dict(job.spec.labels),
     }

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean
 
 import pytest
+from typer.testing import CliRunner
 
+from lucid_pipelines.cli.main import app
 from lucid_pipelines.control.replaying import replay_day
 from lucid_pipelines.domain.states import JobState
 from lucid_pipelines.policies import get as get_policy
@@ -33,7 +36,7 @@ def play(store: Store, home: Path) -> Session:
 
 
 @pytest.mark.slow
-def test_forty_jobs_live_and_in_the_simulator(store: Store, tmp_path: Path) -> None:
+def test_forty_jobs_live_and_in_the_simulator(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     session = play(store, tmp_path)
     jobs = [session.job(name) for name in session.ids]
     attempts = {job.job_id: store.attempts.of_job(job.job_id) for job in jobs}
@@ -55,6 +58,9 @@ def test_forty_jobs_live_and_in_the_simulator(store: Store, tmp_path: Path) -> N
     print(f"mean JCT: live {live_s:.1f} s, simulated {simulated_s:.1f} s; {len(pairs)} pairs, {len(split)} split")
     assert live_s == pytest.approx(simulated_s, rel=0.10)
 
+    monkeypatch.setenv("LUCID_HOME", str(session.system.settings.home))
+    told = CliRunner().invoke(app, ["decisions", "replay", "2026-01-05", "--json"])
+    assert told.exit_code == 0 and json.loads(told.stdout)["differences"] == []
     (recording,) = session.system.settings.decisions.iterdir()
     played = replay_day(recording)
     assert played.differences == () and played.same == played.decisions > 60
