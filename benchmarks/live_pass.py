@@ -117,7 +117,7 @@ def _measure(name: str, url: str | None, home: Path, passes: int) -> list[Claim]
             _submit(system, clock, rng, 1, number)
             _all_started(system, clock)
             begin = time.perf_counter()
-            applied = decide(system, store.queue.view())
+            applied, _ = decide(system, store.queue.view())
             if i >= 20:
                 walls_ms.append(1_000 * (time.perf_counter() - begin))
                 packed, started = packed + applied.packed, started + applied.started

@@ -27,6 +27,7 @@ defs = Definitions(
     assets=[
         job_history.job_history,
         training_metrics.training_metrics,
+        scheduling.SCHEDULING_DECISIONS,
         reliability.weekly_reliability,
         *duration_model.ASSETS,
         *throughput_model.ASSETS,
@@ -48,6 +49,7 @@ defs = Definitions(
         scheduling.scheduling_job,
         exits.failure_handling_job,
         launchpad.submit_training_job,
+        launchpad.decide_action_job,
         maintenance.maintenance_job,
         notices.notification_job,
         job_history.job_history_job,

@@ -1,4 +1,4 @@
-"""Submit a training job from Dagster's launchpad: the same door as `lucid submit`."""
+"""Dagster's launchpad: submit a training job, and say yes or no to a proposed action, as on the command line."""
 
 from pathlib import Path
 
@@ -47,3 +47,33 @@ def submit_training(context: OpExecutionContext, config: SubmitConfig, lucid: Lu
 def submit_training_job() -> None:
     """One op."""
     submit_training()
+
+
+class DecideConfig(Config):
+    """A person's word on a proposed action."""
+
+    action: int = Field(description="Number of the action, as in `lucid actions list`.")
+    approve: bool = Field(description="true: it is carried out; false: it never is.")
+    person: str = Field(min_length=1, description="Your name: Dagster's launchpad has no login.")
+
+
+@op(description="Approve or reject one proposed action (restart, isolate, pack, unpack, lend), in a person's name.")
+def decide_action(context: OpExecutionContext, config: DecideConfig, lucid: LucidResource) -> None:
+    """Write the decision down; whoever proposed the action carries it out."""
+    system = lucid.system
+    decided = system.store.actions.decide(
+        config.action, approve=config.approve, person=config.person, now=system.clock.now()
+    )
+    context.log.info(f"action {decided.action_id} ({decided.kind} {decided.target}) is {decided.state.value}")
+    facts = {"action": decided.action_id, "kind": decided.kind, "target": decided.target, "state": decided.state.value}
+    context.add_output_metadata({**facts, "person": config.person, "why": decided.why})
+
+
+@job(
+    executor_def=in_process_executor,
+    logger_defs=LOGGERS,
+    description="Approve or reject a proposed action, in a person's name.",
+)
+def decide_action_job() -> None:
+    """One op."""
+    decide_action()

@@ -1,8 +1,12 @@
 """The scheduling window: a sensor that keeps one open while there is work, and the job that is the window."""
 
+from collections import Counter
 from statistics import fmean
 
 from dagster import (
+    AssetKey,
+    AssetObservation,
+    AssetSpec,
     DefaultSensorStatus,
     MetadataValue,
     OpExecutionContext,
@@ -18,19 +22,34 @@ from dagster import (
 )
 
 from lucid_pipelines.control.estimating import refresh_estimates
+from lucid_pipelines.control.plain_words import tell as tell_reason
+from lucid_pipelines.control.recording import decision_to_json
 from lucid_pipelines.control.scheduling import PassReport, run_window
 from lucid_pipelines.control.tuned import carry_out_approved
 from lucid_pipelines.control.window_watch import WatchState, watch_window
+from lucid_pipelines.domain.decision import Decision
 from lucid_pipelines.resources.lucid import LucidResource, open_once
 from lucid_pipelines.sensors.console import LOGGERS
+
+SCHEDULING_DECISIONS = AssetSpec(
+    "scheduling_decisions",
+    group_name="live",
+    description="What the policy decided, with its reasons: one observation a scheduling window. "
+    "The whole record lies in artefacts/decisions; `lucid decisions replay` plays it again.",
+)
+_SHOWN = 50
 
 
 @op(description="Observe -> prioritise -> bind -> place -> dispatch, pass after pass, for about a minute.")
 def scheduling_window(context: OpExecutionContext, lucid: LucidResource) -> Output[None]:
     """Hold the lease and make passes; what each pass changed goes to the run's log."""
 
+    decided: list[tuple[str, Decision]] = []
+
     def tell(report: PassReport) -> None:
         done = report.applied
+        at = lucid.system.clock.now().strftime("%H:%M:%S")
+        decided.extend((at, decision) for decision in report.decisions)
         if report.policy_error is not None:
             context.log.error(f"the policy broke, so nothing was decided: {report.policy_error}")
         if done.started or done.packed or done.stopped or done.refused or report.observed.ended:
@@ -60,7 +79,23 @@ def scheduling_window(context: OpExecutionContext, lucid: LucidResource) -> Outp
     if walls_ms:
         metadata["pass_mean_ms"] = fmean(walls_ms)
         metadata["pass_max_ms"] = walls_ms[-1]
+    if decided:
+        context.log_event(_observation(decided))
     return Output(None, metadata=metadata)
+
+
+def _observation(decided: list[tuple[str, Decision]]) -> AssetObservation:
+    """The window's decisions as an event of the asset: counts that the UI plots, and the newest as a table."""
+    counts = Counter(type(decision).__name__.lower() for _, decision in decided)
+    lines = ["| at (UTC) | decision | why |", "|---|---|---|"]
+    for at, decision in decided[-_SHOWN:]:
+        row = decision_to_json(decision)
+        what = f"{row['kind']} {row.get('job_id') or ', '.join(row.get('nodes', ()))}"
+        told = [f"{title.strip()}: {text}" for title, text in map(tell_reason, row["reasons"])]
+        lines.append(f"| {at} | {what} | {'; '.join(told).replace('|', '/')[:600]} |")
+    metadata: dict[str, int | MetadataValue] = {f"decided_{kind}": count for kind, count in counts.items()}
+    metadata["newest"] = MetadataValue.md("\n".join(lines))
+    return AssetObservation(asset_key=AssetKey("scheduling_decisions"), metadata=metadata)
 
 
 @job(

@@ -26,7 +26,7 @@ from lucid_pipelines.control.pair_watch import watch_pairs
 from lucid_pipelines.control.recording import Recorder
 from lucid_pipelines.control.sampling import look_at_gpus, look_at_running
 from lucid_pipelines.control.system import System, numbers_in_force
-from lucid_pipelines.domain.decision import Decision
+from lucid_pipelines.domain.decision import Decision, Hold
 from lucid_pipelines.domain.errors import ExternalError, LucidError, StaleLockError
 from lucid_pipelines.domain.view import Forecast
 from lucid_pipelines.store import Lease, QueueView
@@ -47,6 +47,8 @@ class PassReport:
     dispatched: DispatchReport
     is_idle: bool
     wall_s: float
+    decisions: tuple[Decision, ...] = ()
+    """What the policy decided, holds left out."""
     policy_error: str | None = None
     """Why nothing was decided in this pass: the policy broke. What was decided before is carried out all the same."""
 
@@ -85,10 +87,10 @@ def run_pass(system: System, worker: str) -> PassReport:
     observed = observe(system, queue.active)
     if observed.started or observed.ended:
         queue = store.queue.view()
-    applied, policy_error = Applied(), None
+    applied, decisions, policy_error = Applied(), (), None
     if queue.waiting or queue.active or queue.loans:
         try:
-            applied = decide(system, queue)
+            applied, decisions = decide(system, queue)
         except ExternalError:
             raise
         except Exception as error:  # noqa: BLE001 stops and launches that stand in the queue must not wait for it
@@ -97,10 +99,11 @@ def run_pass(system: System, worker: str) -> PassReport:
             policy_error = f"{type(error).__name__}: {error}"
     dispatched = dispatch(system, worker)
     is_idle = not (queue.active or queue.waiting or applied.changed or dispatched.done or dispatched.put_off)
-    return PassReport(observed, applied, dispatched, is_idle, time.perf_counter() - begin, policy_error)
+    wall_s = time.perf_counter() - begin
+    return PassReport(observed, applied, dispatched, is_idle, wall_s, decisions, policy_error)
 
 
-def decide(system: System, queue: QueueView) -> Applied:
+def decide(system: System, queue: QueueView) -> tuple[Applied, tuple[Decision, ...]]:
     """Look at what runs, ask the policy, and write down what it decides."""
     now, store, memory = system.clock.now(), system.store, system.memory
     inventory = system.cluster.inventory()
@@ -110,7 +113,7 @@ def decide(system: System, queue: QueueView) -> Applied:
         queue = store.queue.view()
     facts = gather(system, inventory, queue, memory.facts, restraint(system, queue, now, memory.dirty, settle=True))
     if without_pool(system, queue, facts, now):
-        return Applied()  # they wait elsewhere now: the next pass sees them there
+        return Applied(), ()  # they wait elsewhere now: the next pass sees them there
     state, operations = memory.state.follow(facts)
     forecast = forecast_now(system, now)
     view = state.view(now.timestamp(), forecast=forecast, explain=True, holds=False)
@@ -119,7 +122,8 @@ def decide(system: System, queue: QueueView) -> Applied:
     applied = apply(system, queue, decisions, now, facts)
     moved = propose_lending(system, view, queue, now)
     held = len(facts.queued) - applied.started - applied.packed
-    return replace(applied, lent=applied.lent + moved, held=held)
+    told = tuple(decision for decision in decisions if not isinstance(decision, Hold))
+    return replace(applied, lent=applied.lent + moved, held=held), told
 
 
 def _record(

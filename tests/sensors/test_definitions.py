@@ -23,6 +23,7 @@ def test_assets(repository) -> None:
     assert {"packing_evaluation", "packing_model", "tuner_sweep", "tuned_settings"} <= keys
     assert {"packing_evaluation", "packing_model"} <= keys
     assert {"replay_trace", "replay"} <= keys
+    assert "scheduling_decisions" in keys
     assert {"semantic_index", "advice_quality"} <= keys
 
 
@@ -51,6 +52,7 @@ def test_jobs(repository) -> None:
         "scheduling_job",
         "failure_handling_job",
         "submit_training_job",
+        "decide_action_job",
         "maintenance_job",
         "job_history_job",
         "training_metrics_job",

@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from dagster import DagsterInstance, DagsterRunStatus, RunRequest, SkipReason, build_sensor_context
+from dagster import AssetKey, DagsterInstance, DagsterRunStatus, RunRequest, SkipReason, build_sensor_context
 
 from lucid_pipelines.client import Client
 from lucid_pipelines.control.requests import parse_request
 from lucid_pipelines.definitions import defs
 from lucid_pipelines.domain.cluster import NodeShare, Placement
-from lucid_pipelines.domain.states import JobState, Outcome
+from lucid_pipelines.domain.states import JobState, Mode, Outcome
 from lucid_pipelines.sensors.exits import exit_sensor
 from lucid_pipelines.sensors.scheduling import scheduling_sensor
 from lucid_pipelines.sensors.submission import submission_sensor
+from lucid_pipelines.store import ActionState
 
 
 @pytest.fixture
@@ -95,6 +96,27 @@ def test_a_job_submitted_from_the_launchpad(client: Client, instance: DagsterIns
     assert execute("submit_training_job", instance, run_config=config).success
     (job,) = client.jobs()
     assert (job.spec.user, job.spec.gpus, job.state) == ("ada", 2, JobState.SUBMITTED)
+
+
+def test_a_person_decides_about_an_action_from_the_launchpad(client: Client, instance: DagsterInstance) -> None:
+    store, now = client.system.store, client.system.clock.now()
+    action, _ = store.actions.propose("pack", "j-1", Mode.APPROVE, {}, why="share", now=now, key="pack:1")
+    config = {"ops": {"decide_action": {"config": {"action": action.action_id, "approve": True, "person": "grace"}}}}
+    result = execute("decide_action_job", instance, run_config=config)
+    assert result.success
+    decided = store.actions.get(action.action_id)
+    assert (decided.state, decided.person) == (ActionState.APPROVED, "grace")
+
+
+def test_a_window_tells_what_was_decided_as_an_event_of_an_asset(client: Client, instance: DagsterInstance) -> None:
+    job = client.submit([sys.executable, "-c", "pass"], source_dir=Path(__file__).parent, vc="nlp").job
+    execute("submission_job", instance)
+    execute("scheduling_job", instance)
+    (record,) = instance.fetch_observations(AssetKey("scheduling_decisions"), limit=1).records
+    metadata = record.asset_observation.metadata
+    assert metadata["decided_start"].value == 1
+    told = metadata["newest"].value
+    assert job.job_id in told and "place in the order" in told and "GPU(s) on 1 node(s)" in told
 
 
 def test_a_batch_is_bounded(client: Client, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
