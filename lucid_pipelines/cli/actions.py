@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -35,9 +36,9 @@ def list_actions(
     with open_client(home) as client:
         found = client.system.store.actions.find(states=_states(state), limit=limit)
     if as_json:
-        print_json([_row(action) for action in found])
+        print_json([action_json(action) for action in found])
     elif found:
-        console.print(_table(found))
+        console.print(action_table(found))
     else:
         console.print("No action was proposed.")
 
@@ -59,7 +60,7 @@ def _decide(number: int, person: str | None, as_json: bool, home: Any, *, yes: b
         now = client.system.clock.now()
         action = client.system.store.actions.decide(number, approve=yes, person=person or current_user(), now=now)
     if as_json:
-        print_json(_row(action))
+        print_json(action_json(action))
     else:
         console.print(f"action {action.action_id} ({action.kind} {action.target}) is {action.state.value}")
 
@@ -74,7 +75,8 @@ def _states(texts: list[str] | None) -> list[ActionState] | None:
     return [ActionState(text) for text in texts]
 
 
-def _row(action: Action) -> dict[str, Any]:
+def action_json(action: Action) -> dict[str, Any]:
+    """One action as ``--json`` shows it."""
     return {
         "action": action.action_id,
         "kind": action.kind,
@@ -91,7 +93,8 @@ def _row(action: Action) -> dict[str, Any]:
     }
 
 
-def _table(found: list[Action]) -> Table:
+def action_table(found: Sequence[Action]) -> Table:
+    """Actions as rows."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("ACTION", "KIND", "TARGET", "MODE", "STATE", "PERSON", "WHY"):
         table.add_column(name, overflow="fold")

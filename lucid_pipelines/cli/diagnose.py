@@ -5,27 +5,33 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from lucid_pipelines.domain.errors import InputError, LucidError
+from lucid_pipelines.cli.options import Home
+from lucid_pipelines.domain.errors import InputError, LucidError, NotFoundError
 from lucid_pipelines.failures.diagnosis import Diagnosis, diagnose_log, shipped_tools
+from lucid_pipelines.settings import load_settings
 
-TargetArgument = Annotated[list[str], typer.Argument(metavar="FILE_OR_JOB...", help="Log files (plain or compressed).")]
+TargetArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="FILE_OR_JOB...", help="Log files (plain or compressed), or jobs: their newest attempt."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object a line and file, in order.")]
 
 
-def diagnose(targets: TargetArgument, json_output: JsonOption = False) -> None:
+def diagnose(targets: TargetArgument, json_output: JsonOption = False, home: Home = None) -> None:
     """Say where a failed run's first true error stands, who is to blame, and what to do."""
     try:
         tools = shipped_tools()
         for target in targets:
-            found = diagnose_log(_log_of(target), tools)
+            log, of_job = _log_of(target, home)
+            found = diagnose_log(log, tools)
             if json_output:
-                typer.echo(json.dumps(found.to_json(), ensure_ascii=False))
+                typer.echo(json.dumps({**found.to_json(), **of_job}, ensure_ascii=False))
             else:
                 _print(found)
     except LucidError as error:
@@ -33,11 +39,25 @@ def diagnose(targets: TargetArgument, json_output: JsonOption = False) -> None:
         raise typer.Exit(error.exit_code) from error
 
 
-def _log_of(target: str) -> Path:
+def _log_of(target: str, home: Path | None) -> tuple[Path, dict[str, Any]]:
+    """The log file that is meant, and of which job's attempt it is, if it is one's."""
     path = Path(target)
-    if not path.is_file():
-        raise InputError(f"give a log file; there is no file {target!r}")
-    return path
+    if path.is_file():
+        return path, {}
+    if path.exists() or len(path.parts) > 1:
+        raise InputError(f"give a log file or a job; there is no file {target!r}")
+    from lucid_pipelines.cli.options import open_client  # files need no state database, and no time to open it
+    from lucid_pipelines.control.fetching import local_log
+
+    if home is None and not load_settings().home.exists():
+        raise InputError(f"give a log file or a job; there is no file {target!r}, and no state folder to find a job in")
+    with open_client(home) as client:
+        job = client.job(target)
+        attempts = client.attempts(job.job_id)
+        log = local_log(client.system, attempts[-1]) if attempts else None
+    if log is None or not log.is_file():
+        raise NotFoundError(f"the job has no log: {job.job_id} is {job.state.value}")
+    return log, {"job_id": job.job_id, "attempt": attempts[-1].number}
 
 
 def _print(found: Diagnosis) -> None:

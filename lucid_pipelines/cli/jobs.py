@@ -6,8 +6,10 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import typer
+from rich.markdown import Markdown
 from rich.table import Table
 
+from lucid_pipelines.cli.actions import action_json, action_table
 from lucid_pipelines.cli.options import AsJson, Home, JobText, open_client
 from lucid_pipelines.cli.output import (
     console,
@@ -21,12 +23,13 @@ from lucid_pipelines.cli.output import (
     seconds,
 )
 from lucid_pipelines.control.explaining import Explanation, Waiting
+from lucid_pipelines.control.failure_pages import read_page
 from lucid_pipelines.control.plain_words import tell
 from lucid_pipelines.control.requests import current_user
 from lucid_pipelines.domain.errors import InputError, did_you_mean
 from lucid_pipelines.domain.job import Attempt, Estimate, Job
 from lucid_pipelines.domain.states import JobState
-from lucid_pipelines.store import Event
+from lucid_pipelines.store import Action, Event
 
 
 def jobs(
@@ -50,16 +53,18 @@ def jobs(
 
 
 def show(job: JobText, as_json: AsJson = False, home: Home = None) -> None:
-    """Show one job with its attempts."""
+    """Show one job: its attempts, its progress, and after a failure what went wrong and what is proposed."""
     with open_client(home) as client:
         found = client.job(job)
         attempts = client.attempts(found.job_id)
         tracked = next(iter(client.system.store.tracking.of_job(found.job_id)), None)
+        pages = [page for attempt in attempts[-1:] if (page := read_page(client.system, attempt)) is not None]
+        asked = client.system.store.actions.find(target=found.job_id)
         now = client.system.clock.now()
     if as_json:
         shown = None if tracked is None else {**tracked.progress, "as_of": tracked.at, "findings": tracked.findings}
         listed = [_attempt_json(attempt) for attempt in attempts]
-        print_json({**job_json(found, now), "progress": shown, "attempt_list": listed})
+        print_json({**job_json(found, now), "progress": shown, "attempt_list": listed, **_failure_json(pages, asked)})
         return
     console.print(job_table([found], now))
     console.print()
@@ -70,6 +75,16 @@ def show(job: JobText, as_json: AsJson = False, home: Home = None) -> None:
     if attempts:
         console.print()
         console.print(_attempt_table(attempts))
+    if asked:
+        console.print()
+        console.print(action_table(asked))
+    for page in pages:
+        console.print()
+        console.print(Markdown(page))
+
+
+def _failure_json(pages: list[str], asked: list[Action]) -> dict[str, Any]:
+    return {"failure_report": pages[0] if pages else None, "actions": [action_json(action) for action in asked]}
 
 
 def cancel(

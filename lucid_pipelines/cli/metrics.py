@@ -13,10 +13,11 @@ from rich.text import Text
 from lucid_pipelines.cli.options import AsJson, Home, JobText, open_client
 from lucid_pipelines.cli.output import console, facts_table, print_json, progress_facts
 from lucid_pipelines.client import Client
+from lucid_pipelines.control.following import Follower
 from lucid_pipelines.control.live_metrics import Curves, curves_of
 from lucid_pipelines.domain.errors import InputError, NotFoundError
 from lucid_pipelines.domain.job import Attempt, Job
-from lucid_pipelines.store import Tracked
+from lucid_pipelines.store import ActiveAttempt, Tracked
 from lucid_pipelines.tracker.curves import Points, curve_lines
 
 _REFRESH_S = 2.0
@@ -58,16 +59,21 @@ def _attempt(client: Client, job: Job, number: int | None) -> Attempt | None:
     raise InputError(f"the job has {len(attempts)} attempts; there is no attempt {number}")
 
 
-def _tracked(client: Client, attempt: Attempt | None) -> Tracked | None:
+def _tracked(client: Client, job: Job, attempt: Attempt | None) -> Tracked | None:
+    """What the log tells. The service looks every half minute: what a job printed after that is read now."""
     if attempt is None:
         return None
-    return client.system.store.tracking.find([attempt.attempt_id]).get(attempt.attempt_id)
+    found = client.system.store.tracking.find([attempt.attempt_id]).get(attempt.attempt_id)
+    if attempt.ended_at is None or (found is not None and found.at >= attempt.ended_at):
+        return found
+    (look,) = Follower().look(client.system, [ActiveAttempt(job, attempt, ())], compare=False)
+    return look.tracked
 
 
 def _view(client: Client, job: Job, attempt: Attempt | None) -> RenderableType:
     if attempt is None:
         return Text(f"{job.job_id} is {job.state.value} and has not started yet")
-    tracked = _tracked(client, attempt)
+    tracked = _tracked(client, job, attempt)
     head = Text(f"{job.job_id} {job.state.value}, attempt {attempt.number}", style="bold")
     if tracked is None:
         return Group(head, Text("its log has not been looked at yet; the service looks while the job runs"))
@@ -90,7 +96,7 @@ def _curve(title: str, points: Points) -> list[RenderableType]:
 def _json(client: Client, job: Job, attempt: Attempt | None) -> dict[str, Any]:
     if attempt is None:
         raise NotFoundError(f"the job has not started, so it has no metrics: {job.job_id}")
-    tracked = _tracked(client, attempt)
+    tracked = _tracked(client, job, attempt)
     curves = curves_of(client.system, job, attempt)
     return {
         "job_id": job.job_id,

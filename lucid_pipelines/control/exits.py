@@ -20,7 +20,7 @@ from lucid_pipelines.control.failure_facts import (
     recovery_settings,
     recovery_state,
 )
-from lucid_pipelines.control.intake import job_dir
+from lucid_pipelines.control.failure_pages import write_page
 from lucid_pipelines.control.notices import Occasion, tell
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.errors import ExternalError, LucidError, StateError
@@ -198,7 +198,7 @@ def _handle(system: System, exit: Exit) -> ExitReport:
     outcome, cause = _settled(exit, finding)
     said = headline(facts, finding)
     is_current = _is_current(system, job, attempt)
-    _write_page(system, job, attempt, conclusion.page)
+    write_page(system, attempt, conclusion.page)
     if is_current and not _was_told(system, attempt):
         system.store.jobs.annotate(
             job.job_id,
@@ -302,17 +302,6 @@ def _run_checks(system: System, plan: DiagnosisPlan) -> list[CheckResult] | None
             now = system.clock.now()
             results.append(CheckResult(check.node, check.test.name, None, f"could not be run: {error}", now))
     return results
-
-
-def _write_page(system: System, job: Job, attempt: Attempt, page: str) -> None:
-    folder = job_dir(system, job.job_id) / "attempts" / str(attempt.number)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary = folder / ".failure.md.tmp"
-        temporary.write_text(page, encoding="utf-8", errors="replace")
-        temporary.replace(folder / "failure.md")
-    except OSError as error:
-        raise ExternalError(f"the report of a failure cannot be written: {folder}: {error}") from error
 
 
 def _tell(system: System, job: Job, attempt: Attempt, conclusion: Conclusion, said: str) -> None:

@@ -241,3 +241,40 @@ def test_secrets_are_kept_out_and_told() -> None:
     Path(".env").write_text("TOKEN=abc\n")
     Path("train.py").write_text("print(1)\n")
     assert submit("--", "true")["secrets_kept_out"] == [".env"]
+
+
+CRASHING = """\
+for step in range(1, 41):
+    print(f"step {step}/100 loss {3 - step / 50:.3f} time 0.050s")
+raise ValueError("shapes (3,4) and (5,6) not aligned")
+"""
+
+
+def test_after_a_failure_show_diagnose_and_metrics_tell_what_happened(home: Path) -> None:
+    Path("train.py").write_text(CRASHING)
+    job_id = submit("--name", "crashes", "--", sys.executable, "train.py")["job_id"]
+    with Client() as client:
+        drive(client, all_ended, [job_id])
+        drive(client, lambda jobs: client.system.store.exits.pending() == (0, None), [job_id])
+
+    shown = lucid("show", "crashes")
+    assert "shapes (3,4) and (5,6) not aligned" in shown["failure_report"] and shown["actions"] == []
+    words = runner.invoke(app, ["show", "crashes"], catch_exceptions=False).stdout
+    assert "not aligned" in words
+
+    diagnosed = lucid("diagnose", "crashes")
+    assert (diagnosed["job_id"], diagnosed["attempt"], diagnosed["category"]) == (job_id, 1, "user_script")
+    assert "not aligned" in diagnosed["root_text"]
+
+    learnt = lucid("metrics", "crashes")
+    assert learnt["progress"]["step"] == 40, "it ended before the service looked: its log is read now"
+    assert [point["value"] for point in learnt["loss"]][-1] == pytest.approx(2.2)
+
+
+def test_diagnose_names_what_is_neither_a_file_nor_a_job(home: Path) -> None:
+    submit("--name", "crashes", "--", "true")
+    for target in ("crash", "folder/no.log"):
+        result = runner.invoke(app, ["diagnose", target])
+        assert result.exit_code in (2, 4) and target in result.stderr, result.output
+    waiting = runner.invoke(app, ["diagnose", "crashes"])
+    assert waiting.exit_code == 4 and "has no log" in waiting.stderr
