@@ -1,6 +1,6 @@
 """How good and how fast the three models are, every claim beside what doing without a model achieves.
 
-Run: ``python benchmarks/models.py [packing|gavel|throughput|duration|retraining|names|inference|million ...]
+Run: ``python benchmarks/models.py [packing|gavel|throughput|duration|names|inference|million ...]
 [--data FOLDER] [--json]``
 
 ``--data`` is the folder of public data (default ``LUCID_DATA``). Without names everything but ``million`` runs.
@@ -37,14 +37,13 @@ from lucid_pipelines.models.duration.features import build_lessons
 from lucid_pipelines.models.duration.from_trace import history_from_trace
 from lucid_pipelines.models.duration.selecting import select_rows
 from lucid_pipelines.models.duration.training import DurationSettings, train_duration
-from lucid_pipelines.models.metrics import mean_absolute_error, spearman
 from lucid_pipelines.models.naming.fitting import fit_buckets
 from lucid_pipelines.models.packing import PairTable, default_packing_model, read_pair_table
 from lucid_pipelines.models.packing.pairs import Configuration, MeasuredPair
 from lucid_pipelines.models.packing.training import PackingSettings, PairQuality, judge_packing
 from lucid_pipelines.models.throughput import ThroughputModel, read_series
 from lucid_pipelines.models.throughput.training import judge_throughput, train_throughput
-from lucid_pipelines.models.updating import judge_duration, walk_forward
+from lucid_pipelines.models.updating import judge_duration
 from lucid_pipelines.traces.loading import load
 
 _QUEUE = 2048
@@ -209,21 +208,6 @@ def duration(context: Context) -> Iterator[Line]:
                 yield Line("duration", f"{label}: median interval, upper over lower end, {name}", factor)
 
 
-def retraining(context: Context) -> Iterator[Line]:
-    rows = _venus(context)
-    begin, until = datetime(2020, 6, 4, tzinfo=UTC), datetime(2020, 6, 11, tzinfo=UTC)
-    found: dict[str, float] = {}
-    for name, every in (("never", None), ("every 3 days", timedelta(days=3)), ("daily", timedelta(days=1))):
-        walked = walk_forward(rows, begin, until, every)
-        predicted = np.log1p([row.predicted_s for row in walked])
-        actual = np.log1p([row.duration_s for row in walked])
-        found[name] = spearman(predicted, actual) or 0.0
-        yield Line("retraining", f"{name}: Spearman over a week ({len(walked)} jobs)", found[name])
-        yield Line("retraining", f"{name}: MAE of log duration", mean_absolute_error(predicted, actual))
-    gain = found["daily"] - found["never"]
-    yield Line("retraining", "daily minus never", gain, None, 0.0, note="the sign of the paper's finding")
-
-
 def names(context: Context) -> Iterator[Line]:
     del context
     source = random.Random(0)
@@ -285,7 +269,6 @@ SECTIONS: dict[str, Callable[[Context], Iterator[Line]]] = {
     "gavel": gavel,
     "throughput": throughput,
     "duration": duration,
-    "retraining": retraining,
     "names": names,
     "inference": inference,
     "million": million,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lucid_pipelines.models.explaining import plots
 from lucid_pipelines.tuning.response import Response
 from lucid_pipelines.tuning.tune import TuneReport
 
@@ -36,6 +35,11 @@ def markdown(report: TuneReport) -> str:
 
 def response_plots(report: TuneReport) -> Iterator[tuple[str, str]]:
     """Name and SVG of importance and shapes, by measure."""
+    if not report.responses:
+        return
+    # matplotlib takes a second to import.
+    from lucid_pipelines.models.explaining import plots
+
     for response in report.responses:
         name = NAMES[response.measure]
         yield f"{name}: importance", plots.importance_svg(response.explanation, f"{name}, log ratio")

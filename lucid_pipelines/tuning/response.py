@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lucid_pipelines.models.additive.fitting import MIN_ROWS, FitSettings, fit_additive
 from lucid_pipelines.models.additive.schema import Feature
 from lucid_pipelines.models.explaining import GlobalExplanation, explain_globally
 from lucid_pipelines.models.metrics import r_squared
 from lucid_pipelines.tuning.space import Setting
 from lucid_pipelines.tuning.sweep import Sweep, Trial
 
+if TYPE_CHECKING:
+    from lucid_pipelines.models.additive.model import AdditiveModel
+
 _FOLDS = 5
 _MIN_POINTS = 12
-_FIT = FitSettings(
-    bags=4, max_rounds=300, smoothing_rounds=20, learning_rate=0.1, min_samples_leaf=2, max_bins=16, jobs=1
-)
+_MIN_ROWS = 20
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,10 @@ class Response:
 def respond(sweep: Sweep, space: Sequence[Setting], measure: str) -> Response | None:
     """The response of one measure; ``None`` with too few points for one."""
     rows, target, groups = _rows(sweep, space, measure)
-    if len(set(groups.tolist())) < _MIN_POINTS or len(rows) < MIN_ROWS:
+    if len(set(groups.tolist())) < _MIN_POINTS or len(rows) < _MIN_ROWS:
         return None
     features = [Feature(setting.name, unit=setting.unit, description=setting.meaning) for setting in space]
-    model = fit_additive(rows, target, features, _FIT, groups=groups)
+    model = _fit(rows, target, features, groups, bags=4)
     whole = explain_globally(model)
     levels: dict[str, tuple[Level, ...]] = {}
     for position, setting in enumerate(space):
@@ -101,6 +101,18 @@ def respond(sweep: Sweep, space: Sequence[Setting], measure: str) -> Response | 
         levels,
         whole,
     )
+
+
+def _fit(
+    rows: np.ndarray, target: np.ndarray, features: Sequence[Feature], groups: np.ndarray, *, bags: int
+) -> AdditiveModel:
+    # interpret takes seconds to import, and only a sweep with enough points needs it.
+    from lucid_pipelines.models.additive.fitting import FitSettings, fit_additive
+
+    settings = FitSettings(
+        bags=bags, max_rounds=300, smoothing_rounds=20, learning_rate=0.1, min_samples_leaf=2, max_bins=16, jobs=1
+    )
+    return fit_additive(rows, target, features, settings, groups=groups)
 
 
 def _rows(sweep: Sweep, space: Sequence[Setting], measure: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -132,8 +144,8 @@ def _unseen_r2(rows: np.ndarray, target: np.ndarray, groups: np.ndarray, feature
     predicted = np.full(len(target), np.nan)
     for fold in range(_FOLDS):
         learn = folds != fold
-        if learn.sum() < MIN_ROWS:
+        if learn.sum() < _MIN_ROWS:
             return None
-        model = fit_additive(rows[learn], target[learn], features, replace(_FIT, bags=2), groups=groups[learn])
+        model = _fit(rows[learn], target[learn], features, groups[learn], bags=2)
         predicted[~learn] = model.predict(rows[~learn])
     return r_squared(predicted, target)

@@ -20,6 +20,8 @@ from lucid_pipelines.domain.errors import InputError, LucidError, NotFoundError,
 from lucid_pipelines.domain.states import Mode, Outcome
 from lucid_pipelines.domain.trace import TraceState
 from lucid_pipelines.store import ActionState, Store
+from lucid_pipelines.traces.conversion import convert
+from lucid_pipelines.traces.generator import generate
 from tests.support_control.worlds import make_client
 from tests.support_models.live import open_system
 from tests.support_models.worlds import START, run
@@ -201,3 +203,18 @@ def test_own_history_is_swept_and_proposed(tmp_path: Path) -> None:
         document, action = propose_newest(system)
         assert document is not None and document["sweep_id"] == report.sweep_id
         assert (action is None) == (report.recommended is None)
+
+
+def test_the_command_line_tunes_a_trace_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    trace = generate(3, jobs=240, days=4, vcs=1)
+    convert(trace, tmp_path / "trace.csv")
+    options = ["--trials", "2", "--search", "capacity,profile_window_s", "--strategy", "random", "--seeds", "1"]
+    arguments = ["tune", "trace.csv", *options, "--pieces", "1", "--processes", "1"]
+    first = lucid(*arguments)
+    assert len(first["trials"]) == 3 and first["replays"]["resumed"] == 0
+    again = lucid(*arguments)
+    assert again["replays"]["made"] == 0 and again["trials"] == first["trials"]
+    assert (tmp_path / "lucid-tuning" / "report.md").read_text().startswith("# Tuning on trace.csv")
+    result = CliRunner().invoke(app, ["tune", "trace.csv", "--search", "capcity"])
+    assert isinstance(result.exception, InputError) and "did you mean 'capacity'" in str(result.exception)
