@@ -46,7 +46,7 @@ def launch(
             return log_path, True
         for output in (spec["output_dir"], spec["checkpoint_dir"]):
             Path(output).mkdir(parents=True, exist_ok=True)
-        layout.mark_live(attempt_id)
+        layout.mark_live(attempt_id, folder)
     except (OSError, ValueError) as error:
         raise ExternalError(f"attempt {attempt_id!r} cannot be placed; launch it again: {error}") from error
     state = start_wrapper(program, folder / wrapper.SPEC, attempt_id, env, timeout_s)
@@ -62,7 +62,9 @@ def look(layout: Layout, attempt_id: str) -> dict[str, Any]:
     2. No start record: not_started, provided that the place where it would be can be read.
     3. The wrapper's lock is held: running.
     4. An exit record stands after all (it ended while we looked): exited.
-    5. Otherwise vanished: started, no wrapper, no record.
+    5. Its folder was removed, which is not the same as out of sight: running while a process of it lives, else
+       vanished.
+    6. Otherwise vanished: started, no wrapper, no record.
 
     Whatever cannot be read or understood on the way: unobserved (R-1). Never raises for what the disk does.
     """
@@ -81,6 +83,10 @@ def stop(layout: Layout, attempt_id: str, request: Mapping[str, Any]) -> None:
     reason = str(request["reason"])
     try:
         folder = layout.bury(attempt_id)
+        if layout.was_removed(attempt_id):
+            for process in fencing.wrappers_of(wrapper.process_table().values(), attempt_id):
+                wrapper.send_signal(process.pid, process.start_ticks, signal.SIGTERM)
+            return
         if os.path.lexists(folder / wrapper.EXIT):
             return
         unwritten = _try_to_write(folder / wrapper.STOP, request)
@@ -105,6 +111,8 @@ def fence(layout: Layout, attempt_id: str, patience_s: float) -> int:
     """
     try:
         folder = layout.bury(attempt_id)
+        if layout.was_removed(attempt_id):
+            folder.mkdir(parents=True, exist_ok=True)  # its disk is there: the record of its end needs a place
     except OSError as error:
         raise ExternalError(f"attempt {attempt_id!r} cannot be fenced; call again: {error}") from error
     found = fencing.fence(folder, attempt_id, patience_s)
@@ -133,8 +141,24 @@ def _not_started(layout: Layout, attempt_id: str) -> dict[str, Any]:
     folder = layout.find(attempt_id)
     if folder is None:
         return {"sight": "not_started", "detail": "never launched here"}
+    if layout.was_removed(attempt_id):
+        return _removed(attempt_id)
     folder.stat()  # a folder that has gone away says nothing
     return {"sight": "not_started", "detail": _last_words(folder)}
+
+
+def _removed(attempt_id: str) -> dict[str, Any]:
+    """Somebody removed the folder of a launched attempt: its processes alone can tell what it does.
+
+    A wrapper that has nobody left only tries to write a record that has no place any more.
+    """
+    table = wrapper.process_table()
+    left = wrapper.marked(table.values(), attempt_id)
+    for process in fencing.wrappers_of(table.values(), attempt_id):
+        left += wrapper.descendants(table, process.pid)
+    if any(process.state != "Z" for process in left):
+        return {"sight": "running", "detail": "its folder was removed; it still runs, and cannot record its end"}
+    return {"sight": "vanished", "detail": "its folder was removed, and nothing of it runs any more"}
 
 
 def _last_words(folder: Path) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,11 @@ def record_end(folder: Path, attempt_id: str, reason: str, detail: str, leftover
             os.close(reserve)
     except OSError as error:
         raise ExternalError(f"the end of attempt {attempt_id!r} cannot be recorded; call again: {error}") from error
+
+
+def wrappers_of(processes: Iterable[wrapper.Process], attempt_id: str) -> list[wrapper.Process]:
+    """An attempt's wrapper among these, known by its environment; a zombie is none."""
+    return [p for p in wrapper.marked(processes, attempt_id, WRAPPER_MARKER) if p.state != "Z"]
 
 
 def processes_of(folder: Path, attempt_id: str, started: Started | None) -> list[wrapper.Process]:

@@ -4,7 +4,8 @@ Below the cluster's root::
 
     attempts/ID    link to the attempt's folder (JOB_DIR/attempts/NUMBER); a real folder when the attempt was
                    stopped or fenced before it was ever launched
-    live/ID        empty file: launched and not yet seen to have ended
+    live/ID        launched and not yet seen to have ended; the disk that its folder is on, and
+                   since when and until when looks missed that folder
     isolation/     reasons against nodes, one file a node
     wrapper/       the wrapper, compiled, named by its hash
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +26,7 @@ from typing import Any
 from lucid_pipelines.domain.errors import InputError, StateError
 from lucid_pipelines.resources.clusters import wrapper
 
+REMOVED_AFTER_S, MISSED_WITHIN_S = 600.0, 120.0
 _ATTEMPT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 SPEC_BYTES = 8 * 1024 * 1024
 
@@ -37,6 +40,7 @@ class Layout:
         self.live = self.root / "live"
         self.isolation = self.root / "isolation"
         self.wrapper = self.root / "wrapper"
+        self.removed_after_s = REMOVED_AFTER_S
 
     def create(self) -> None:
         for folder in (self.attempts, self.live, self.isolation, self.wrapper):
@@ -84,8 +88,32 @@ class Layout:
             (self.attempts / checked_id(attempt_id)).mkdir()
         return self.find(attempt_id) or self.attempts / attempt_id
 
-    def mark_live(self, attempt_id: str) -> None:
-        (self.live / attempt_id).touch()
+    def mark_live(self, attempt_id: str, folder: Path) -> None:
+        (self.live / attempt_id).write_text(str(folder.stat().st_dev))
+
+    def was_removed(self, attempt_id: str) -> bool:
+        """Positive evidence that the folder of a launched attempt was removed for good.
+
+        The disk that it was on is there (where one is not mounted, the nearest ancestor is on another), and look
+        after look has missed the folder for ``removed_after_s``: a name that comes back is only out of sight.
+        """
+        folder = self.find(attempt_id)
+        if folder is None or os.path.lexists(folder):
+            return False
+        marker = self.live / attempt_id
+        try:
+            device, *missed = marker.read_text().split()
+        except (FileNotFoundError, ValueError):
+            return False
+        ancestor = next(parent for parent in folder.parents if parent.exists())
+        if device != str(ancestor.stat().st_dev):
+            return False
+        now = time.time()
+        since, last = (float(missed[0]), float(missed[1])) if len(missed) == 2 else (now, now)
+        if not 0.0 <= now - last <= MISSED_WITHIN_S:
+            since = now
+        marker.write_text(f"{device} {since} {now}")
+        return now - since >= self.removed_after_s
 
     def unmark_live(self, attempt_id: str) -> None:
         with suppress(OSError):  # it only costs the next look at it

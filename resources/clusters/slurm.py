@@ -159,7 +159,7 @@ class SlurmCluster:
             folder = self._layout.place(request.attempt_id, request.job_dir, spec)
             for output in (spec["output_dir"], spec["checkpoint_dir"]):
                 Path(output).mkdir(parents=True, exist_ok=True)
-            self._layout.mark_live(request.attempt_id)
+            self._layout.mark_live(request.attempt_id, folder)
             log_path = str(folder / wrapper.LOG)
             with self._submitting(folder) as lock:
                 names = (wrapper.EXIT, wrapper.STARTED, wrapper.FENCED, SUBMITTED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -185,3 +186,35 @@ def test_a_process_that_cannot_be_killed_is_reported(harness: LocalHarness, monk
             fencing.fence(harness.folder(attempt), attempt, 0.2)
     assert harness.see(attempt).sight is Sight.RUNNING  # not called dead while it lives
     assert harness.cluster.fence(attempt) >= 1
+
+
+def test_a_removed_folder_is_not_out_of_sight_for_ever(harness: LocalHarness) -> None:
+    """While it runs it runs; when it is gone it is gone, and can be fenced and recorded."""
+    running, dead = harness.start("exec sleep 60"), harness.start("exec sleep 60")
+    for attempt in (running, dead):
+        shutil.rmtree(harness.requests[attempt].job_dir)
+    assert harness.cluster.poll([running])[running].sight is Sight.UNOBSERVED, "it may come back"
+    harness.local._layout.removed_after_s = 0.0
+    assert harness.cluster.poll([running])[running].sight is Sight.RUNNING
+    harness.cluster.stop(running, 0.5, "cancelled")
+    harness.wait_sight(running, Sight.EXITED)  # its wrapper made the folder again for the record
+    (wrapped,) = fencing.wrappers_of(wrapper.process_table().values(), dead)
+    os.kill(wrapped.pid, signal.SIGKILL)
+    for process in wrapper.marked(wrapper.process_table().values(), dead):
+        os.kill(process.pid, signal.SIGKILL)
+    harness.wait_sight(dead, Sight.VANISHED)
+    harness.cluster.fence(dead)
+    assert harness.cluster.poll([dead])[dead].sight is Sight.EXITED
+
+
+def test_a_folder_on_a_disk_that_is_not_there_is_out_of_sight(harness: LocalHarness) -> None:
+    attempt = harness.start("exec sleep 60")
+    live = harness.root / "cluster" / "live" / attempt
+    device = live.read_text()
+    kept = harness.root / "elsewhere"
+    shutil.move(harness.requests[attempt].job_dir, kept)
+    live.write_text("another disk")
+    assert harness.cluster.poll([attempt])[attempt].sight is Sight.UNOBSERVED
+    live.write_text(device)
+    shutil.move(kept, harness.requests[attempt].job_dir)
+    assert harness.cluster.poll([attempt])[attempt].sight is Sight.RUNNING
