@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from lucid_pipelines.domain.errors import ExternalError, did_you_mean
+from lucid_pipelines.domain.errors import ExternalError, InputError, did_you_mean
+from lucid_pipelines.failures.checks import parse_dcgmi_diag, parse_ibstat, parse_nccl_tests
 from lucid_pipelines.ports import CheckResult
 from lucid_pipelines.resources.clusters.nodes import LocalNode
 from lucid_pipelines.resources.clusters.nvml import GpuReading, cleanliness
@@ -48,7 +49,10 @@ class NodeChecks:
         return CheckResult(node.name, test, passed, _shortened(detail), self.now())
 
     def _site(self, test: str) -> tuple[bool | None, str] | None:
-        return (self.runner or _run)(self.commands[test]) if test in self.commands else None
+        if test not in self.commands:
+            return None
+        passed, output = (self.runner or _run)(self.commands[test])
+        return _by_output(test, passed, output)
 
     def _declared(self, node: LocalNode, test: str) -> tuple[bool | None, str]:
         declared = node.checks.get(test, node.default_check)
@@ -72,6 +76,47 @@ class NodeChecks:
         return overall, "\n".join(detail for _, detail in verdicts) or "no GPU was found"
 
 
+def _by_output(test: str, passed: bool | None, output: str) -> tuple[bool | None, str]:
+    """What a known tool's own output says, which outranks its exit status; a status alone where it cannot be read.
+
+    A tool that ends with 0 and says nothing that can be read has not shown that anything works.
+    """
+    reader = next((read for prefix, read in _OUTPUTS.items() if test.startswith(prefix)), None)
+    if reader is None or passed is None:
+        return passed, output
+    try:
+        said = reader(output)
+    except InputError as error:
+        return (None if passed else False), f"its output cannot be read ({error})\n{output}"
+    return (False if said is False or not passed else said), output
+
+
+def _dcgm(output: str) -> bool | None:
+    return parse_dcgmi_diag(output).passed
+
+
+def _nccl(output: str) -> bool | None:
+    return parse_nccl_tests(output).is_ok
+
+
+def _ib(output: str) -> bool | None:
+    ports = parse_ibstat(output)
+    return all(port.is_up for port in ports) if ports else None
+
+
+_OUTPUTS: dict[str, Callable[[str], bool | None]] = {"dcgmi-diag": _dcgm, "nccl-all-reduce": _nccl, "ib-status": _ib}
+"""Readers of what a site's command prints, by the beginning of the test's name (``failures.plan.TESTS``)."""
+
+
+def _health(reading: GpuReading, ours: frozenset[int]) -> tuple[bool | None, str]:
+    """Answers, and has no uncorrectable error; a GPU without ECC has none to count."""
+    answers, said = _visible(reading, ours)
+    if not answers:
+        return answers, said
+    counts, counted = _ecc(reading, ours)
+    return counts is not False, f"{said}; {counted.partition(': ')[2]}"
+
+
 def _visible(reading: GpuReading, ours: frozenset[int]) -> tuple[bool | None, str]:
     if reading.problem is not None:
         return False, f"GPU {reading.index} ({reading.uuid}): {reading.problem}"
@@ -90,10 +135,11 @@ def _clean(reading: GpuReading, ours: frozenset[int]) -> tuple[bool | None, str]
 
 
 _JUDGES: dict[str, Callable[[GpuReading, frozenset[int]], tuple[bool | None, str]]] = {
-    "gpu_visible": _visible,
-    "gpu_ecc": _ecc,
-    "gpu_clean": _clean,
+    "nvidia-smi": _health,
+    "gpu-clean": _clean,
+    "node-health": _visible,
 }
+"""Tests that need no tool beside the driver, by the names that a diagnosis plan asks for."""
 
 
 def _run(command: CheckCommand) -> tuple[bool | None, str]:

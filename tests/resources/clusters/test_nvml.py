@@ -137,7 +137,7 @@ def test_this_machine_as_one_node(double: NvmlDouble) -> None:
     dirty = "driver 1\\n" + (gpu_line("GPU-a", pids=(1,)) + gpu_line("GPU-b", lost=True)).replace("\n", "\\n")
     script = f"""
 def checks():
-    results = [cluster.check("here", test) for test in ("gpu_visible", "gpu_ecc", "gpu_clean")]
+    results = [cluster.check("here", test) for test in ("node-health", "nvidia-smi", "gpu-clean")]
     return {{result.test: [result.passed, result.detail] for result in results}}
 def node():
     n = cluster.inventory().nodes[0]
@@ -149,32 +149,40 @@ answer(node())
 answer(checks())
 state("driver 0")
 answer(node())
-answer(cluster.check("here", "gpu_clean").passed)
+answer(cluster.check("here", "gpu-clean").passed)
 """
     clean, passing, hurt, failing, blind, unknown = double.run(CLUSTER + script)
     assert clean == ["here", "ready", ["GPU-a", "GPU-b"], []]
-    assert [passing[test][0] for test in ("gpu_visible", "gpu_ecc", "gpu_clean")] == [True, False, True]
-    assert "GPU 1 (GPU-b): uncorrectable ECC errors since the driver was loaded: 2" in passing["gpu_ecc"][1]
+    assert [passing[test][0] for test in ("node-health", "nvidia-smi", "gpu-clean")] == [True, False, True]
+    assert "GPU 1 (GPU-b): answers; uncorrectable ECC errors since the driver was loaded: 2" in passing["nvidia-smi"][1]
     assert hurt == ["here", "ready", ["GPU-a"], [["nvml", "GPU is lost"]]]
-    assert [failing[test][0] for test in ("gpu_visible", "gpu_ecc", "gpu_clean")] == [False, None, False]
-    assert "not ours: [1]" in failing["gpu_clean"][1]
+    assert [failing[test][0] for test in ("node-health", "nvidia-smi", "gpu-clean")] == [False, False, False]
+    assert "not ours: [1]" in failing["gpu-clean"][1]
     assert blind[:3] == ["here", "unobserved", []]
     assert unknown is None
 
 
 def test_a_site_adds_its_own_checks(double: NvmlDouble) -> None:
     double.state("driver 1\n" + gpu_line("GPU-a"))
-    script = """
+    script = '''
 from lucid_pipelines.resources.clusters.checks import CheckCommand
+IB = """CA 'mlx5_0'
+	Port 1:
+		State: Down
+		Physical state: Polling
+		Rate: 400
+"""
 commands = {
     "ok": CheckCommand(("sh", "-c", "echo fine")),
     "bad": CheckCommand(("sh", "-c", "echo broken; exit 3")),
     "slow": CheckCommand(("sh", "-c", "sleep 30 & sleep 30"), timeout_s=0.2),
     "none": CheckCommand(("no-such",)),
+    "dcgmi-diag-2": CheckCommand(("echo", "nothing that DCGM prints")),
+    "ib-status": CheckCommand(("printf", "%s", IB)),
 }
 cluster = LocalCluster(Path(tempfile.mkdtemp()), real_nodes(source, name="here"), nvml=source, check_commands=commands)
 answer({t: [c.passed, c.detail] for t in [*commands, "okk"] for c in [cluster.check("here", t)]})
-"""
+'''
     found = double.run(CLUSTER + script)[0]
     assert found["ok"] == [True, "fine\n"]
     assert found["bad"] == [False, "broken\n"]
@@ -182,6 +190,8 @@ answer({t: [c.passed, c.detail] for t in [*commands, "okk"] for c in [cluster.ch
     assert "0.2 s" in found["slow"][1]
     assert found["none"][0] is None
     assert "did you mean 'ok'?" in found["okk"][1]
+    assert found["dcgmi-diag-2"][0] is None, "a status of 0 with nothing that can be read proves nothing"
+    assert found["ib-status"][0] is False, "the tool's own words outrank its status"
 
 
 def _nvml_harness(tmp_path: Path, double: NvmlDouble) -> LocalHarness:
