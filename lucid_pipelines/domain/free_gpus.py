@@ -40,7 +40,19 @@ class NodeLayout:
     Nodes of one GPU type form a group; a job never spans two groups.
     """
 
-    __slots__ = ("_shares", "capacity", "fits_empty", "gpus", "group_of", "groups", "index", "names", "nodes")
+    __slots__ = (
+        "_on_one_node",
+        "_shares",
+        "_slots_of",
+        "capacity",
+        "fits_empty",
+        "gpus",
+        "group_of",
+        "groups",
+        "index",
+        "names",
+        "nodes",
+    )
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes: tuple[Node, ...] = tuple(nodes)
@@ -57,6 +69,8 @@ class NodeLayout:
         self.gpus: int = sum(group.gpus for group in self.groups)
         self.fits_empty: dict[tuple[int, str | None, tuple[str, ...]], bool] = {}
         self._shares: dict[tuple[int, int], NodeShare] = {}
+        self._on_one_node: dict[tuple[int, int], Placement] = {}
+        self._slots_of: dict[int, tuple[Placement, Slots]] = {}
 
     def share(self, position: int, mask: int) -> NodeShare:
         key = (position, mask)
@@ -66,10 +80,19 @@ class NodeLayout:
         return share
 
     def placement(self, slots: Slots) -> Placement:
-        return Placement(tuple([self.share(position, mask) for position, mask in slots]))
+        if len(slots) != 1:
+            return Placement(tuple([self.share(position, mask) for position, mask in slots]))
+        placement = self._on_one_node.get(slots[0])
+        if placement is None:
+            placement = self._on_one_node[slots[0]] = Placement((self.share(*slots[0]),))
+            self._slots_of[id(placement)] = (placement, slots)
+        return placement
 
     def slots(self, placement: Placement) -> Slots:
         """The inverse of ``placement``; shares on nodes that are not in this layout are left out."""
+        known = self._slots_of.get(id(placement))
+        if known is not None and known[0] is placement:
+            return known[1]
         return tuple(
             (self.index[share.node], sum(1 << i for i in share.gpu_indices))
             for share in placement.shares

@@ -37,7 +37,8 @@ class Queues:
         self._queues: dict[str, OrderedQueue] = {}
         self._state_id: object = None
         self._revision = 0
-        self._decided: list[str] = []
+        self._decided: dict[str, int | None] = {}
+        self._dirty: dict[str, bool] = {}
 
     def follow(self, view: ClusterView) -> Collection[str]:
         """Returns the virtual clusters in which something may be decided now."""
@@ -45,31 +46,43 @@ class Queues:
         self._revision = view.revision
         if changes is None:
             self._state_id = view.state_id
-            self._queues = {}
+            self._queues, self._decided, self._dirty = {}, {}, {}
             if self._rebuilt is not None:
                 self._rebuilt(view)
             for vc in view.vcs.values():
                 for job in vc.queued.values():
                     self._enter(job)
             return view.vcs
-        # Where something was decided last time it may not have been applied: look again.
-        dirty = dict.fromkeys(self._decided)
-        self._decided = []
+        decided, self._decided = self._decided, {}
+        dirty: dict[str, bool] = {}
         for change in changes:
             kind = change.kind
             if kind is ChangeKind.QUEUED:
                 self._enter(change.job)  # pyright: ignore[reportArgumentType]  (never None for this kind)
-            elif kind is ChangeKind.STARTED:
+                dirty.setdefault(change.vc, False)
+                continue
+            if kind is ChangeKind.STARTED:
                 self._leave(change)
                 if self._other_change is not None:
                     self._other_change(change)
+                expected = decided.get(change.vc)
+                if expected:
+                    decided[change.vc] = expected - 1
                 continue
-            elif kind is ChangeKind.WITHDRAWN:
+            if kind is ChangeKind.WITHDRAWN:
                 self._leave(change)
             elif self._other_change is not None:
                 self._other_change(change)
-            dirty[change.vc] = None
+            dirty[change.vc] = True
+        for vc, expected in decided.items():
+            if expected != 0:
+                dirty[vc] = True
+        self._dirty = dirty
         return view.vcs if view.holds else dirty
+
+    def has_only_arrivals(self, vc: str) -> bool:
+        """Whether the last ``follow`` saw nothing in a virtual cluster but jobs that entered its queue."""
+        return self._dirty.get(vc) is False
 
     def of(self, vc: str) -> OrderedQueue:
         queue = self._queues.get(vc)
@@ -82,9 +95,14 @@ class Queues:
         """Whether decisions were given since the last view."""
         return bool(self._decided)
 
-    def decided(self, vc: str) -> None:
-        """Note that decisions were given for ``vc``."""
-        self._decided.append(vc)
+    def decided(self, vc: str, starts: int | None = None) -> None:
+        """Note that decisions were given for ``vc``: it is looked at again, for they may come to nothing.
+
+        Args:
+            starts: how many they were, if all of them are starts: once as many jobs have started, nothing is left to
+                look at. ``None`` = look again in any case.
+        """
+        self._decided[vc] = starts
 
     def _enter(self, job: QueuedJob) -> None:
         key = self._key(job)

@@ -65,6 +65,10 @@ class OrderedQueue:
         entry = self._entries[job_id][1]
         return sum(bisect_left(entries, entry) for entries in self.buckets.values())
 
+    def first(self) -> Entry | None:
+        """The entry that comes before all others."""
+        return min([entries[0] for entries in self.buckets.values()], default=None)
+
     def walk(self) -> Walk:
         return Walk(self.buckets)
 

@@ -32,7 +32,7 @@ class PreemptivePolicy:
     profiling: ProfilingRules | None = None
 
     repass_s: float = 1.0
-    """After decisions, when to look again: stopped jobs and new remainders may change the order."""
+    """After a stop, when to look again: the stopped job has more left to do. Starts alone change no order."""
 
     running_first_on_ties: bool = False
 
@@ -43,7 +43,7 @@ class PreemptivePolicy:
         self._running: dict[str, RunningOrder] = {}
         self._entered = 0
         self._pending: dict[str, float] = {}
-        self._has_decided = False
+        self._has_stopped = False
 
     def waiting_key(self, job: QueuedJob) -> Key | None:
         """Order of a waiting job; ``None`` when it cannot be ordered."""
@@ -73,26 +73,27 @@ class PreemptivePolicy:
         for name in self._queues.follow(view):
             self._pending.setdefault(name, now_s)
         self.reorder(view)
-        self._has_decided = False
+        self._has_stopped = False
         decisions: list[Decision] = []
         for name, noted_s in list(self._pending.items()):
             if not self.is_due(noted_s, now_s):
                 continue
             del self._pending[name]
             vc = view.vcs.get(name)
+            before = len(decisions)
             if vc is not None and vc.queued and self._decide_vc(view, vc, decisions):
-                self._queues.decided(name)
-                self._has_decided = True
+                are_starts = all(type(decision) is Start for decision in decisions[before:])
+                self._queues.decided(name, len(decisions) - before if are_starts else None)
         if view.holds:
             self._explain(view, decisions)
         return decisions
 
     def next_pass_s(self, view: ClusterView) -> float | None:
-        return view.now_s + self.repass_s if self._has_decided else None
+        return view.now_s + self.repass_s if self._has_stopped else None
 
     def has_pending(self, view: ClusterView) -> bool:
         """Whether a job waits in a virtual cluster in which something may change in the next round."""
-        return self._has_decided or any(view.vcs[name].queued for name in self._pending if name in view.vcs)
+        return self._has_stopped or any(view.vcs[name].queued for name in self._pending if name in view.vcs)
 
     def mark(self, vc: str, noted_s: float) -> None:
         """Look at a virtual cluster although nothing entered or left it."""
@@ -123,6 +124,7 @@ class PreemptivePolicy:
             reasons = (self.reason(view, stopped.job, stopped),) if view.explain else ()
             decisions.append(Stop(job_id, StopCause.PREEMPTED, requeue=True, reasons=reasons))
         started = self._start(view, free, starts, decisions)
+        self._has_stopped = self._has_stopped or bool(stopped_ids)
         return bool(stopped_ids) or started
 
     def _limit(self, waiting_key: Key, now_s: float) -> Key:

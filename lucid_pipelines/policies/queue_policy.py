@@ -15,7 +15,7 @@ from lucid_pipelines.domain.view import Change, ClusterView, QueuedJob, VcView
 from lucid_pipelines.placement import avoid_reason, demand_of, find_place, gives_way, has_place
 from lucid_pipelines.policies.following import Queues
 from lucid_pipelines.policies.holds import holds
-from lucid_pipelines.policies.ordered_queue import Key, OrderedQueue
+from lucid_pipelines.policies.ordered_queue import Entry, Key, OrderedQueue
 from lucid_pipelines.policies.profiling_rules import ProfilingRules
 
 
@@ -95,6 +95,7 @@ class QueuePolicy:
         self.fallbacks: Counter[str] = Counter()
         self.bypass = bypass
         self.ages = bypass.ages
+        self._blocking: dict[str, Entry] = {}
         self.queues = Queues(
             self._key_if_accepted, self.bucket, self.other_change, self.rebuilt, self.entered, self.left
         )
@@ -142,11 +143,14 @@ class QueuePolicy:
             if not (vc.queued or self.acts_without_queue(vc)) or not self.takes_part(vc):
                 continue
             queue = self.queues.of(name)
+            if self._still_blocked(view, name, queue):
+                continue
             this = Pass(view, vc, queue, vc.free, decisions)
             before = len(decisions)
             self.decide_vc(this)
             if len(decisions) > before:
-                self.queues.decided(name)
+                are_starts = not self.packs and all(type(decision) is Start for decision in decisions[before:])
+                self.queues.decided(name, len(decisions) - before if are_starts else None)
             if view.holds:
                 self.explain(this)
         return decisions
@@ -154,6 +158,14 @@ class QueuePolicy:
     def look_at(self, view: ClusterView) -> Iterable[str]:
         """The virtual clusters in which something may be decided now."""
         return self.queues.follow(view)
+
+    def _still_blocked(self, view: ClusterView, vc: str, queue: OrderedQueue) -> bool:
+        """Whether the job that ended the last pass is still the first, and nothing has happened but arrivals."""
+        blocking = self._blocking.pop(vc, None)
+        if blocking is None or view.holds or not self.queues.has_only_arrivals(vc) or queue.first() != blocking:
+            return False
+        self._blocking[vc] = blocking
+        return True
 
     def explain(self, this: Pass) -> None:
         """Add a ``Hold`` for every job that was not started."""
@@ -197,6 +209,8 @@ class QueuePolicy:
                 if self.bypass.max_overtakes is not None and self.due(this):
                     return True
             elif self.blocks(this, job):
+                if not (self.packs or self.ages):
+                    self._blocking[this.vc.name] = entry
                 return False
             else:
                 walk.drop_bucket()

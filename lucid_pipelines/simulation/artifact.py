@@ -181,8 +181,8 @@ class _ArtifactProfiler(QueuePolicy):
     def next_pass_s(self, view: ClusterView) -> float | None:
         profiler = view.vcs[_PROFILER]
         has_third = len(profiler.free.layout.names) > 2
-        if self.queues.has_decided:
-            return view.now_s
+        if self.queues.has_decided and view.now_s % 10 == 0:
+            return view.now_s  # once the starts are made, a node may come or go in the same second
         if self.changes and self.changes[-1][0] == view.now_s:
             return view.now_s + 1
         if not has_third and len(profiler.queued) > 10:

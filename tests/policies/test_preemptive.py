@@ -41,11 +41,15 @@ def test_srtf_lets_jobs_behind_a_large_one_in_if_they_fit_the_quota() -> None:
     assert started(policies.get("srtf").decide(view_of(spec(), queue))) == ["short", "next"]
 
 
-def test_srtf_waits_a_second_before_it_looks_again() -> None:
+def test_srtf_looks_again_a_second_after_a_stop() -> None:
     policy = policies.get("srtf")
-    view = view_of(spec(), [waiting("x", true_remaining_s=5.0)], now_s=7.0)
-    policy.decide(view)
-    assert policy.next_pass_s(view) == 8.0
+    long = runs(waiting("long", 8, true_remaining_s=900.0), {"a/0": list(range(8))})
+    view = view_of(spec(), [waiting("x", true_remaining_s=5.0)], [long], now_s=7.0)
+    assert stopped(policy.decide(view)) == ["long"]
+    assert policy.next_pass_s(view) == 8.0, "the stopped job has more left to do than before"
+    starts = view_of(spec(), [waiting("x", true_remaining_s=5.0)], now_s=7.0)
+    assert started(policy.decide(starts)) == ["x"]
+    assert policy.next_pass_s(starts) is None, "a start alone changes no order"
     idle = view_of(spec(), now_s=9.0)
     policy.decide(idle)
     assert policy.next_pass_s(idle) is None
