@@ -174,6 +174,10 @@ class ProfilingSettings(Section):
     borrow_above_jobs: int = Field(default=10, ge=0)
     return_below_jobs: int = Field(default=5, ge=0)
     max_borrowed_nodes: int = Field(default=1, ge=0)
+    busy_above_jobs: float | None = Field(
+        default=None, ge=0, description="So many predicted jobs per 10 min count as a burst although few wait yet."
+    )
+    busy_max_gpus: int | None = Field(default=None, ge=1, description="max_gpus during a burst.")
     reuse_days: float = Field(
         default=14.0, ge=0, description="A repeated command starts with a profile of at most this age; 0 = never."
     )

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from lucid_pipelines import snapshots
 from lucid_pipelines.control.advising import OFF, advise, advised_profile, keep, learn_ended
+from lucid_pipelines.control.forecasting import forecast_now
 from lucid_pipelines.control.known_profiles import known_profile
 from lucid_pipelines.control.pool import owned_nodes, would_profile
 from lucid_pipelines.control.sampling import is_known
@@ -184,7 +185,8 @@ def _enqueue(system: System, job: Job) -> Job:
         return job  # a batch that died had come further
     profile = job.profile if is_known(job.profile) else known_profile(system, job)
     if profile is None:
-        is_profiled = would_profile(system, owned_nodes(system, system.cluster.inventory().nodes), job)
+        nodes = owned_nodes(system, system.cluster.inventory().nodes)
+        is_profiled = would_profile(system, nodes, job, forecast_now(system, system.clock.now()))
         profile = advised_profile(system, job, is_profiled=is_profiled)
     else:
         is_profiled = False

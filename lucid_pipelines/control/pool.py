@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from lucid_pipelines.domain.cluster import Inventory, Node
 from lucid_pipelines.domain.free_gpus import FreeGpus
 from lucid_pipelines.domain.job import Job
+from lucid_pipelines.domain.states import JobState
+from lucid_pipelines.domain.view import Forecast
 from lucid_pipelines.placement import can_ever_fit, with_pool
 from lucid_pipelines.store import Loan
 
@@ -41,7 +43,7 @@ def profiler_vc(system: System) -> str | None:
     return None if rules is None else rules.profiler_vc
 
 
-def would_profile(system: System, nodes: Iterable[Node], job: Job) -> bool:
+def would_profile(system: System, nodes: Iterable[Node], job: Job, forecast: Forecast | None = None) -> bool:
     """Whether a job is profiled first: the policy wants it, and the pool could hold it.
 
     Args:
@@ -49,6 +51,10 @@ def would_profile(system: System, nodes: Iterable[Node], job: Job) -> bool:
     """
     rules = system.policy.profiling
     if rules is None or not rules.wants(job.spec.gpus):
+        return False
+    waiting = system.store.jobs.counts()[JobState.PROFILE_QUEUED]
+    is_busy = rules.is_busy(waiting, forecast, system.clock.now().timestamp())
+    if not rules.wants(job.spec.gpus, busy=is_busy):
         return False
     pool = [node for node in nodes if node.vc == rules.profiler_vc]
     return bool(pool) and can_ever_fit(FreeGpus.of_nodes(pool), job.spec.gpus)

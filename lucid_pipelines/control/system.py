@@ -115,6 +115,8 @@ def policy_settings(settings: Settings) -> dict[str, object]:
         "borrow_above_jobs": profiling.borrow_above_jobs,
         "return_below_jobs": profiling.return_below_jobs,
         "max_borrowed_nodes": profiling.max_borrowed_nodes,
+        "busy_above_jobs": profiling.busy_above_jobs,
+        "busy_max_gpus": profiling.busy_max_gpus,
         "same_user": packing.tenant == "user",
         "memory_margin_frac": packing.memory_margin_frac,
         "min_remaining_s": packing.min_remaining_s,

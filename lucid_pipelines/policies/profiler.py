@@ -39,11 +39,11 @@ class Profiler(QueuePolicy):
     def key_reason(self, job: QueuedJob, key: Key) -> Reason:
         return Reason("profile_smallest_first", {"gpus": job.gpus, "space_aware": self.rules.space_aware})
 
-    def window_s(self, vc: VcView, job: QueuedJob | None = None) -> float:
+    def window_s(self, view: ClusterView, vc: VcView, job: QueuedJob | None = None) -> float:
         """The present profiling window (Tprof), of a job that starts slowly a longer one."""
         if job is not None and job.long_cold_start:
             return max(self.rules.cold_start_window_s, self.rules.profile_window_s)
-        if self.rules.time_aware and len(vc.queued) > self.rules.borrow_above_jobs:
+        if self.rules.is_busy(len(vc.queued), view.forecast, view.now_s):
             return min(self.rules.busy_window_s, self.rules.profile_window_s)
         return self.rules.profile_window_s
 
@@ -58,8 +58,8 @@ class Profiler(QueuePolicy):
     def decide_vc(self, this: Pass) -> None:
         away = sum(running.job.gpus for running in this.vc.running.values() if running.stage is not Stage.PROFILE)
         for running in this.vc.running.values():
-            if running.stage is Stage.PROFILE and this.view.now_s >= self._over_s(this.vc, running):
-                window_s = self.window_s(this.vc, running.job)
+            if running.stage is Stage.PROFILE and this.view.now_s >= self._over_s(this.view, this.vc, running):
+                window_s = self.window_s(this.view, this.vc, running.job)
                 facts = {"ran_s": this.view.now_s - running.started_s, "window_s": window_s}
                 reasons = (Reason("profile_window_over", facts),)
                 if away + running.job.gpus <= self.rules.continue_frac * this.vc.gpus:
@@ -76,7 +76,11 @@ class Profiler(QueuePolicy):
     def start(self, this: Pass, job: QueuedJob, slots: Slots) -> None:
         reasons: tuple[Reason, ...] = ()
         if this.view.explain:
-            facts = {"gpus": job.gpus, "window_s": self.window_s(this.vc, job), "waiting": len(this.vc.queued)}
+            facts = {
+                "gpus": job.gpus,
+                "window_s": self.window_s(this.view, this.vc, job),
+                "waiting": len(this.vc.queued),
+            }
             reasons = (*self.reasons(this, job), Reason("profile", facts))
         placement = this.free.layout.placement(slots)
         this.decisions.append(Start(job.job_id, placement, reasons, Stage.PROFILE))
@@ -87,12 +91,12 @@ class Profiler(QueuePolicy):
         if vc is None or not vc.running:
             return None
         profiled = [running for running in vc.running.values() if running.stage is Stage.PROFILE]
-        due_s = min((self._over_s(vc, running) for running in profiled), default=None)
+        due_s = min((self._over_s(view, vc, running) for running in profiled), default=None)
         return None if due_s is None else max(due_s, view.now_s)
 
-    def _over_s(self, vc: VcView, running: RunningJob) -> float:
+    def _over_s(self, view: ClusterView, vc: VcView, running: RunningJob) -> float:
         """When a job's window is over: one sum for all, because a difference may round to the other side."""
-        return running.started_s + self.window_s(vc, running.job)
+        return running.started_s + self.window_s(view, vc, running.job)
 
     def lending(self, view: ClusterView) -> list[LendNodes]:
         """Borrow an idle node for a long queue, or give an idle one back."""

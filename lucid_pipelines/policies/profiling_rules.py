@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lucid_pipelines.domain.errors import InputError
+from lucid_pipelines.domain.view import Forecast
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,9 @@ class ProfilingRules:
         time_aware: borrow nodes and shorten the window when the queue grows.
         busy_window_s: the window while the queue is longer than ``borrow_above_jobs``.
         borrow_above_jobs, return_below_jobs: queue lengths at which a node is borrowed and given back.
+        busy_above_jobs: predicted submissions per slot above which the profiler counts as busy although its queue
+            is short; ``None`` = only the queue counts.
+        busy_max_gpus: ``profile_max_gpus`` while it is busy; ``None`` = the same.
         max_borrowed_nodes: how many nodes may be borrowed at once.
         continue_frac: a job goes on where it was profiled, instead of beginning again in the main cluster, as
             long as at most this share of the profiler's GPUs is given away like that; 0 = never.
@@ -38,6 +42,8 @@ class ProfilingRules:
     busy_window_s: float = 100.0
     borrow_above_jobs: int = 10
     return_below_jobs: int = 5
+    busy_above_jobs: float | None = None
+    busy_max_gpus: int | None = None
     max_borrowed_nodes: int = 1
     continue_frac: float = 0.0
     return_below_gpus: float = 40.0
@@ -51,6 +57,18 @@ class ProfilingRules:
         if not 0 <= self.continue_frac <= 1:
             raise InputError(f"continue_frac lies in [0, 1]; got {self.continue_frac}")
 
-    def wants(self, gpus: int) -> bool:
+    def wants(self, gpus: int, *, busy: bool = False) -> bool:
         """Whether a new job is profiled first."""
-        return self.profiler_vc is not None and gpus <= self.profile_max_gpus
+        most = self.profile_max_gpus if not busy or self.busy_max_gpus is None else self.busy_max_gpus
+        return self.profiler_vc is not None and gpus <= most
+
+    def is_busy(self, waiting: int, forecast: Forecast | None, now_s: float) -> bool:
+        """Whether many jobs wait to be profiled, or are about to be submitted: a burst (section 7)."""
+        if not self.time_aware:
+            return False
+        if waiting > self.borrow_above_jobs:
+            return True
+        if self.busy_above_jobs is None or forecast is None:
+            return False
+        ahead = forecast.mean_jobs_ahead(now_s)
+        return ahead is not None and ahead > self.busy_above_jobs

@@ -16,9 +16,7 @@ from lucid_pipelines.domain.states import JobState
 from lucid_pipelines.policies import get as get_policy
 from lucid_pipelines.store import PairVerdict, Store
 from tests.support_control.live_days import Session
-from tests.support_control.scenario import NODES, SECTIONS, scenario, simulate, with_a_bad_neighbour
-
-BAD = "job-16"
+from tests.support_control.scenario import NODES, SECTIONS, scenario, simulate, with_bad_neighbours
 
 
 @pytest.fixture
@@ -28,7 +26,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def play(store: Store, home: Path) -> Session:
-    session = Session.open(home, store, NODES, with_a_bad_neighbour(scenario(), BAD), **SECTIONS)
+    session = Session.open(home, store, NODES, with_bad_neighbours(scenario()), **SECTIONS)
     session.play()
     for _ in range(5):
         session.run_pass()

@@ -103,6 +103,20 @@ def test_a_job_that_starts_slowly_is_profiled_for_longer() -> None:
     assert stopped(policy.decide(view_of(SPEC, [], running, 600.0))) == ["cold"]
 
 
+def test_a_burst_that_is_foretold_shortens_the_window_and_lowers_the_limit() -> None:
+    burst = {"busy_above_jobs": 50.0, "busy_max_gpus": 2}
+    running = [runs(to_profile("old", 8), {"profiler/0": list(range(8))}, 0.0, stage=Stage.PROFILE)]
+    policy = policies.get("lucid", **burst)
+    assert stopped(policy.decide(view_of(SPEC, [], running, 100.0, RUSH))) == ["old"]
+    assert stopped(policy.decide(view_of(SPEC, [], running, 100.0, QUIET))) == []
+    assert stopped(policies.get("lucid").decide(view_of(SPEC, [], running, 100.0, RUSH))) == []
+    rules = policy.profiling
+    assert rules is not None
+    assert [rules.is_busy(waiting, RUSH, 0.0) for waiting in (0, 20)] == [True, True]
+    assert [rules.is_busy(waiting, QUIET, 0.0) for waiting in (0, 20)] == [False, True]
+    assert rules.wants(2, busy=True) and not rules.wants(4, busy=True) and rules.wants(4)
+
+
 def test_a_policy_that_does_not_lend_still_tells_what_would_move() -> None:
     state = ClusterState(SPEC.nodes())
     for i in range(11):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from lucid_pipelines.control.system import policy_settings
 from lucid_pipelines.domain.job import Profile
@@ -29,6 +30,7 @@ SECTIONS: dict[str, object] = {
     "packing": {"min_remaining_s": 10.0, "watch_after_s": 10.0, "cool_down_s": 30.0},
 }
 SHARED = 0.93
+BAD = ("job-10", "job-16", "job-21")
 
 
 def scenario(seed: int = 3, scale: float = 1.0) -> list[ScriptedJob]:
@@ -59,10 +61,10 @@ def scenario(seed: int = 3, scale: float = 1.0) -> list[ScriptedJob]:
     return jobs
 
 
-def with_a_bad_neighbour(jobs: list[ScriptedJob], name: str) -> list[ScriptedJob]:
-    """The same jobs; whoever shares a GPU with this one crawls."""
+def with_bad_neighbours(jobs: list[ScriptedJob], names: Sequence[str] = BAD) -> list[ScriptedJob]:
+    """The same jobs; whoever shares a GPU with one of these crawls."""
     return [
-        ScriptedJob(**{**_fields(job), "beside": {name: 0.25} if job.name != name else {}})  # type: ignore[arg-type]
+        ScriptedJob(**{**_fields(job), "beside": {name: 0.25 for name in names if name != job.name}})  # type: ignore[arg-type]
         for job in jobs
     ]
 
