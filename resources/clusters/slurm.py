@@ -11,6 +11,7 @@ import fcntl
 import json
 import logging
 import os
+import pwd
 import shlex
 import threading
 import time
@@ -160,6 +161,8 @@ class SlurmCluster:
             for output in (spec["output_dir"], spec["checkpoint_dir"]):
                 Path(output).mkdir(parents=True, exist_ok=True)
             self._layout.mark_live(request.attempt_id, folder)
+            if self._slurm.submit_as_user:
+                _hand_over(request)
             log_path = str(folder / wrapper.LOG)
             with self._submitting(folder) as lock:
                 names = (wrapper.EXIT, wrapper.STARTED, wrapper.FENCED, SUBMITTED)
@@ -346,7 +349,8 @@ class SlurmCluster:
         try:
             return self.commands.sbatch(self._arguments(request, folder), script, lock)
         except InputError as error:
-            raise InputError(f"attempt {request.attempt_id!r}: {error}") from error
+            who = f" as user {request.user!r}" if self._slurm.submit_as_user else ""
+            raise InputError(f"attempt {request.attempt_id!r} cannot be submitted{who}: {error}") from error
 
     def _arguments(self, request: LaunchRequest, folder: Path) -> list[str]:
         slurm, placement, known = self._slurm, request.placement, self._known_nodes()
@@ -512,7 +516,7 @@ class SlurmCluster:
             if known is None:
                 return OnDisk(is_placed=False)
             known.stat()  # a folder that has gone away says nothing
-            return OnDisk(True, None, True, self._started.get(attempt_id), _submitted_as(known))
+            return OnDisk(True, None, False, self._started.get(attempt_id), _submitted_as(known))
         except (OSError, ValueError) as error:
             return OnDisk(True, problem=f"cannot be observed: {error}")
 
@@ -610,6 +614,23 @@ def _install_wrapper(folder: Path) -> Path:
         temporary.write_bytes(wrapper_source().read_bytes())
         temporary.replace(target)
     return target
+
+
+def _hand_over(request: LaunchRequest) -> None:
+    """Make the job's folder its user's, who is going to write into it.
+
+    Raises:
+        InputError: there is no such user on this machine.
+        OSError: we may not.
+    """
+    try:
+        user = pwd.getpwnam(request.user or "")
+    except KeyError as error:
+        raise InputError(f"jobs run as their users, and this machine knows none named {request.user!r}") from error
+    for folder, folders, files in os.walk(request.job_dir):
+        for path in (Path(folder), *(Path(folder) / name for name in (*folders, *files))):
+            if path.lstat().st_uid != user.pw_uid:
+                os.lchown(path, user.pw_uid, user.pw_gid)
 
 
 def _job_name(request: LaunchRequest) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from lucid_pipelines.domain.errors import ExternalError, InputError, UnreachableError
 from lucid_pipelines.resources.clusters.slurm_json import SlurmJob, SlurmNode, parse_jobs, parse_nodes
 
-_NEVER = ("invalid user", "invalid group", "invalid account", "invalid qos", "invalid partition", "invalid gres")
+_NEVER = tuple(f"invalid {what}" for what in ("user", "--uid", "group", "account", "qos", "partition", "gres"))
 """What no second try can cure, in the words of sbatch."""
 
 

@@ -151,7 +151,7 @@ def _job(row: Mapping[str, Any]) -> SlurmJob:
             command=str(row.get("command") or ""),
             can_requeue=bool(row.get("requeue")),
         )
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise ValueError(f"a job in Slurm's answer cannot be understood ({error!r}): {str(row)[:120]}") from error
 
 
@@ -172,7 +172,7 @@ def _node(row: Mapping[str, Any]) -> SlurmNode:
             reason_at=_time(row.get("reason_changed_at")),
             booted_at=_time(row.get("boot_time")),
         )
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"a node in Slurm's answer cannot be understood ({error!r}): {str(row)[:120]}") from error
 
 

@@ -2,7 +2,7 @@
 
 Rules, in this order:
 
-1. The wrapper's exit record stands, unless it was stopped by a signal that we did not send: then Slurm's record
+1. The wrapper's exit record stands, unless it was ended by a signal that we did not send: then Slurm's record
    says whose it was (time limit, preemption, cancellation), never the signal (R-34); until it says, nothing is.
 2. Slurm does not answer: UNOBSERVED (R-1).
 3. Slurm has it waiting: QUEUED. It runs: RUNNING, once the wrapper has let the command go.
@@ -35,7 +35,8 @@ _BY_SLURM = {
     "CANCELLED": "cancelled",
     "OUT_OF_MEMORY": "out_of_memory",
 }
-_SIGKILL = 9
+_SIGKILL, _SIGTERM = 9, 15
+_SLURMS_SIGNALS = frozenset({_SIGTERM, _SIGKILL})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +45,12 @@ class OnDisk:
 
     Attributes:
         is_placed: whether it was ever about to be submitted.
-        stop_is_ours: whether the stop that its record speaks of was asked for by us.
+        stop_is_ours: whether its record speaks of a stop that we asked for.
     """
 
     is_placed: bool
     exit: ExitRecord | None = None
-    stop_is_ours: bool = True
+    stop_is_ours: bool = False
     started_at: datetime | None = None
     submitted_as: int | None = None
     problem: str | None = None
@@ -70,7 +71,7 @@ def observation(attempt_id: str, disk: OnDisk, job: SlurmJob | None, fault: str 
     if disk.problem is not None:
         return Observation(attempt_id, Sight.UNOBSERVED, now, "slurm:disk", detail=disk.problem)
     record = disk.exit
-    if record is not None and (record.reason != "stopped" or disk.stop_is_ours):
+    if record is not None and (disk.stop_is_ours or not _may_be_slurms(record)):
         return _exited(attempt_id, record, now, "slurm:exit_record")
     if fault is not None:
         return Observation(attempt_id, Sight.UNOBSERVED, now, "slurm:error", disk.started_at, detail=fault)
@@ -116,6 +117,12 @@ def own_stop(exit_json: Mapping[str, Any]) -> bool:
     """Whether a wrapper's record speaks of a stop that was asked for through its stop file."""
     stop = exit_json.get("stop")
     return isinstance(stop, dict) and stop.get("requested_at") is not None
+
+
+def _may_be_slurms(record: ExitRecord) -> bool:
+    """Whether Slurm may have sent the signal that ended it: to its wrapper, or to the job before its wrapper."""
+    by_signal = record.signal in _SLURMS_SIGNALS or record.exit_code in {128 + number for number in _SLURMS_SIGNALS}
+    return record.reason == "stopped" or (record.reason == "exited" and by_signal)
 
 
 def _unknown_to_slurm(attempt_id: str, disk: OnDisk, now: datetime) -> Observation:

@@ -23,6 +23,7 @@ The attempt's folder afterwards (JSON unless said otherwise):
     exit_note      facts that the job declares (optional, written by the job: JSON object or key=value lines)
     samples.jsonl  GPU samples, thinned by half whenever there are 1,024 of them
     exit.reserve   bytes kept back so that a full disk still yields an exit record
+    rank-N.json    how rank N of a job on several nodes ended
     exit.json      how it ended; appears once, complete
     wrapper.log    anything that went wrong in this program
 
@@ -56,6 +57,7 @@ if TYPE_CHECKING:  # the real flag would import typing, which costs more than th
 FORMAT = 1
 SPEC, LOCK, STARTED, STOP, FENCED = "spec.json", "lock", "started.json", "stop.json", "fenced"
 LOG, LOAD, NOTE, SAMPLES = "output.log", "gpu_load.json", "exit_note", "samples.jsonl"
+RANK = "rank-"
 EXIT, RESERVE, OWN_LOG = "exit.json", "exit.reserve", "wrapper.log"
 MARKER = "LUCID_ATTEMPT_ID"
 
@@ -83,7 +85,7 @@ def main(argv: list[str]) -> int:
     if spec["format"] != FORMAT:
         return _refuse(f"it reads specs of format {FORMAT}; got {spec['format']}")
     if rank:
-        return _become_rank(spec)
+        return _run_rank(spec)
     if spec.get("launcher"):
         spec["command"] = [*spec["launcher"], argv[-1]]
     folder = spec["attempt_dir"]
@@ -172,21 +174,53 @@ def _run_here(spec: dict[str, Any], reserve: int, log: int) -> int:
     return ended
 
 
-def _become_rank(spec: dict[str, Any]) -> int:
-    """One task of a job on several nodes: take the environment of this node's rank and become the command."""
+def _run_rank(spec: dict[str, Any]) -> int:
+    """One task of a job on several nodes: run the command in the environment of this node's rank.
+
+    How it ended goes into a file of the rank's own, because the launcher only tells the worst exit code of all.
+    """
     node = os.environ.get("SLURMD_NODENAME", "")
     if node not in spec["ranks"]:
         return _refuse(f"this node is not in the placement: {node!r}")
-    env = {**os.environ, **spec["ranks"][node], "LUCID_NODE": node}
+    ours = spec["ranks"][node]
+    env = {**os.environ, **ours, "LUCID_NODE": node}
     if not spec.get("keep_devices"):
         env["CUDA_VISIBLE_DEVICES"] = spec["devices"][node]
+    command = spec["user_command"]
+    child = os.fork()
+    if child == 0:
+        try:
+            os.execvpe(command[0], command, env)
+        except OSError as error:
+            fault = explain_fault(f"exec:{error.errno}:{command[0]}", {**spec, "command": command})
+            _refuse(fault[1])
+            os._exit(fault[0] or 126)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, lambda number, _: send_signal(child, ticks, number))
+    ticks = _own(child).start_ticks
+    status = os.waitpid(child, 0)[1]
+    by_signal = os.WIFSIGNALED(status)
+    code = None if by_signal else os.WEXITSTATUS(status)
+    record = {"node": node, "exit_code": code, "signal": os.WTERMSIG(status) if by_signal else None}
     try:
-        os.execvpe(spec["user_command"][0], spec["user_command"], env)
+        write_json(spec["attempt_dir"], RANK + ours["NODE_RANK"] + ".json", {**record, "ended_at": iso(time.time())})
     except OSError as error:
-        code = int(error.errno or 0)
-        fault = explain_fault(f"exec:{code}:{spec['user_command'][0]}", {**spec, "command": spec["user_command"]})
-        _refuse(fault[1])
-        return fault[0] or 126
+        _refuse("the end of rank " + ours["NODE_RANK"] + " cannot be recorded: " + str(error))
+    return 128 + os.WTERMSIG(status) if by_signal else os.WEXITSTATUS(status)
+
+
+def failed_rank(folder: str) -> tuple[int, dict[str, Any]] | None:
+    """Number and record of the rank that failed first; ``None`` when none did, or none says so."""
+    found = []
+    for name in os.listdir(folder):
+        if name.startswith(RANK) and name.endswith(".json"):
+            try:
+                record = read_json(os.path.join(folder, name), NOTE_BYTES)
+                if record["exit_code"] != 0:
+                    found.append((str(record["ended_at"]), int(name[len(RANK) : -len(".json")]), record))
+            except (OSError, ValueError, KeyError):
+                continue
+    return min(found)[1:] if found else None
 
 
 class Supervisor:
@@ -242,6 +276,10 @@ class Supervisor:
             ended_at,
             self._detail(info.si_status if by_signal else None, survived),
         )
+        first = failed_rank(self.folder) if self.spec.get("ranks") and self.stop is None else None
+        if first is not None:
+            record["exit_code"], record["signal"] = first[1]["exit_code"], first[1]["signal"]
+            record["detail"] = f"rank {first[0]} on {first[1]['node']} failed first"
         if _present(self.folder, FENCED):
             record["reason"] = "fenced"
         record["leftovers"] = {"found": found, "killed": killed, "survived": survived}
@@ -301,6 +339,8 @@ class Supervisor:
             got = signal.sigtimedwait(WATCHED, max(0.0, until - time.monotonic()))
             info = self._reap()
             if info is not None:
+                if self.stop is None and signal.SIGTERM in {*signal.sigpending(), got.si_signo if got else 0}:
+                    self.stop = {"reason": None}  # both were told, and the job was faster
                 return info
             now = time.monotonic()
             if got is not None and got.si_signo in (signal.SIGTERM, signal.SIGINT):

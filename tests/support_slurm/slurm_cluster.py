@@ -14,7 +14,6 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -81,6 +80,7 @@ class SlurmTestbed:
         sharing: str = "shards",
         slurmd_timeout_s: int = 8,
         more: str = "",
+        more_after: str = "",
     ) -> None:
         require_slurm()
         self.root, self.node_count, self.gpu_count = root, nodes, gpus
@@ -92,12 +92,15 @@ class SlurmTestbed:
         for index in range(gpus):
             os.mknod(root / "gpus" / f"nvidia{index}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
         self._write(sharing, slurmd_timeout_s, more)
+        if more_after:
+            with self.conf.open("a") as file:
+                file.write(more_after)
         try:
             self._start_munge()
             self.start_controller(fresh=True)
             for number in range(1, nodes + 1):
                 self.start_node(f"n{number}")
-            self.wait_idle()
+            self.wait_up()
         except BaseException:
             self.close()
             raise
@@ -124,11 +127,14 @@ class SlurmTestbed:
         assert not check or done.returncode == 0, f"{' '.join(words)}: {done.stderr}"
         return done.stdout
 
-    def wait_idle(self, patience_s: float = 30.0) -> None:
+    def wait_up(self, patience_s: float = 30.0) -> None:
+        """Wait until every node can be given work."""
         deadline = time.monotonic() + patience_s
         while True:
-            states = self.run("sinfo", "-h", "-N", "-o", "%T", check=False).split()
-            if len(states) == self.node_count and all(state == "idle" for state in states):
+            states = dict(
+                line.split() for line in self.run("sinfo", "-h", "-N", "-o", "%N %T", check=False).splitlines()
+            )
+            if set(states) == set(self.nodes) and set(states.values()) <= {"idle", "mixed"}:
                 return
             assert time.monotonic() < deadline, f"the nodes are {states}: {self.said()}"
             time.sleep(0.05)
@@ -280,6 +286,8 @@ def _is_zombie(pid: int) -> bool:
         return True
 
 
-def short_folder(names: Sequence[str] = ()) -> Path:
-    """A folder with a short path, for sockets."""
-    return Path(tempfile.mkdtemp(prefix="-".join(["lsl", *names])))
+def short_folder() -> Path:
+    """A folder with a short path, for sockets, into which every user may look."""
+    folder = Path(tempfile.mkdtemp(prefix="lsl"))
+    folder.chmod(0o755)
+    return folder

@@ -32,6 +32,14 @@ class SlurmHarness(LocalHarness):
         assert isinstance(self.cluster, SlurmCluster)
         self.slurm: SlurmCluster = self.cluster
 
+    def reopened(self, **options: Any) -> SlurmCluster:
+        """A new adapter with other options."""
+        before, self.changes = self.changes, {**self.changes, **options}
+        try:
+            return self.reopen()
+        finally:
+            self.changes = before
+
     def reopen(self) -> SlurmCluster:  # pyright: ignore[reportIncompatibleMethodOverride]
         commands = SlurmCommands(self.testbed.conf, None, self.options.base_env, 20.0)
         chosen = SlurmOptions(**{"dead_node_fence_s": 1.0, **self.changes})

@@ -1,0 +1,265 @@
+"""What goes wrong in front of a real Slurm: nothing is lost, nothing started twice, and every end has its own name."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lucid_pipelines.domain.cluster import NodeCondition, Placement
+from lucid_pipelines.domain.errors import ExternalError, InputError
+from lucid_pipelines.domain.job import ExitRecord
+from lucid_pipelines.ports import Sight
+from lucid_pipelines.resources.clusters.slurm_states import is_over
+from tests.support_slurm.slurm_cluster import SlurmTestbed, short_folder
+from tests.support_slurm.slurm_harness import SlurmHarness, failing_commands
+
+pytestmark = [pytest.mark.slow, pytest.mark.slurm]
+RUN_ONCE = 'echo run >> "$LUCID_OUTPUT_DIR/runs"'
+
+
+@pytest.fixture(scope="module")
+def testbed() -> Iterator[SlurmTestbed]:
+    folder = short_folder()
+    more = "PreemptType=preempt/partition_prio\nPreemptMode=REQUEUE\nPartitionName=high Nodes=ALL PriorityTier=10\n"
+    testbed = SlurmTestbed(folder / "slurm", nodes=3, slurmd_timeout_s=5, more_after=more)
+    yield testbed
+    testbed.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def harness(tmp_path: Path, testbed: SlurmTestbed) -> Iterator[SlurmHarness]:
+    harness = SlurmHarness(tmp_path, testbed, partitions=("gpu",))
+    yield harness
+    harness.close()
+
+
+def ended(harness: SlurmHarness, attempt: str) -> ExitRecord:
+    return harness.wait_end(attempt)
+
+
+def test_two_attempts_can_be_pinned_to_the_same_gpu_and_a_third_waits(harness: SlurmHarness) -> None:
+    script = 'echo "$CUDA_VISIBLE_DEVICES" > "$LUCID_OUTPUT_DIR/gpu"; sleep 30'
+    place = Placement.of({"n1": [2, 5]})
+    assert harness.slurm.capabilities.can_pack
+    pair = [harness.start(script, placement=place) for _ in range(2)]
+    assert [harness.wait_output(attempt, "gpu") for attempt in pair] == ["2,5\n", "2,5\n"]
+    third = harness.shell("true", placement=place)
+    harness.slurm.launch(third)
+    time.sleep(1.0)
+    seen = harness.see(third.attempt_id)
+    assert seen.sight is Sight.QUEUED and "Resources" in str(seen.detail)
+    harness.slurm.stop(third.attempt_id, 1.0, "enough waited")
+    assert ended(harness, third.attempt_id).reason == "stopped"
+
+
+def test_every_end_that_slurm_makes_has_its_own_name(harness: SlurmHarness, testbed: SlurmTestbed) -> None:
+    by_user, limited = harness.start("sleep 60"), harness.start("sleep 300")
+    testbed.run("scontrol", "update", f"JobId={harness.submitted(limited)}", "TimeLimit=0:01")
+    testbed.run("scancel", str(harness.submitted(by_user)))
+    assert ended(harness, by_user).reason == "cancelled"
+    held = harness.shell("true")
+    testbed.run("scontrol", "update", "NodeName=n1,n2,n3", "State=DRAIN", "Reason=somebody's own")
+    try:
+        harness.slurm.launch(held)
+        testbed.run("scancel", str(harness.submitted(held.attempt_id)))
+        assert ended(harness, held.attempt_id).reason == "cancelled", "also before it ever ran"
+    finally:
+        testbed.run("scontrol", "update", "NodeName=n1,n2,n3", "State=RESUME")
+        testbed.wait_up()
+    evicted = harness.start("sleep 60", placement=Placement.of({"n3": [0]}))
+    testbed.run(
+        "sbatch",
+        "--parsable",
+        "-p",
+        "high",
+        "-w",
+        "n3",
+        "--exclusive",
+        "--time=1",
+        "-o",
+        "/dev/null",
+        "--wrap",
+        "sleep 2",
+    )
+    assert ended(harness, evicted).reason == "preempted"
+    harness.patience_s = 90.0
+    assert ended(harness, limited).reason == "timed_out", "Slurm looks at limits twice a minute"
+
+
+def test_the_controller_may_go_and_come_back(harness: SlurmHarness, testbed: SlurmTestbed) -> None:
+    runs, stops, ends_meanwhile = (harness.start(script) for script in ("sleep 40", "sleep 40", "sleep 1; exit 3"))
+    harness.slurm.commands.timeout_s = 2.0
+    testbed.stop_controller()
+    try:
+        assert harness.see(runs).sight is Sight.UNOBSERVED
+        waiting = harness.shell(f"{RUN_ONCE}; exit 5")
+        with pytest.raises(ExternalError):
+            harness.slurm.launch(waiting)
+        with pytest.raises(ExternalError):
+            harness.slurm.stop(stops, 1.0, "told on the shared disk")
+        assert ended(harness, stops).reason == "stopped", "its wrapper reads the request by itself"
+    finally:
+        testbed.start_controller()
+    harness.slurm.commands.timeout_s = 20.0
+    harness.wait(lambda: harness.see(runs).sight is Sight.RUNNING, "it is seen again")
+    assert ended(harness, ends_meanwhile).exit_code == 3
+    testbed.wait_up()
+    harness.slurm.launch(waiting)
+    assert ended(harness, waiting.attempt_id).exit_code == 5
+    assert harness.output(waiting.attempt_id, "runs") == b"run\n"
+    harness.slurm.stop(runs, 0.0, "test")
+    assert ended(harness, runs).reason == "stopped"
+
+
+def test_a_submission_whose_answer_was_lost_is_found_by_its_tag(harness: SlurmHarness) -> None:
+    request = harness.shell(f"{RUN_ONCE}; sleep 1")
+    harness.slurm.launch(request)
+    (harness.folder(request.attempt_id) / "slurm.json").unlink()  # killed between sbatch and note
+    assert harness.reopen().launch(request).already
+    assert ended(harness, request.attempt_id).exit_code == 0
+    assert harness.output(request.attempt_id, "runs") == b"run\n"
+
+
+def test_a_job_whose_node_is_lost_is_fenced_before_it_is_started_again(
+    harness: SlurmHarness, testbed: SlurmTestbed
+) -> None:
+    place = Placement.of({"n2": [1]})
+    attempt = harness.start('echo $$ > "$LUCID_OUTPUT_DIR/pid"; sleep 300', placement=place)
+    pid = int(harness.wait_output(attempt, "pid"))
+    testbed.kill_node("n2")
+    try:
+        seen = harness.wait_sight(attempt, Sight.VANISHED)
+        assert "lost its node" in str(seen.detail)
+        assert harness.is_alive(pid), "the old process goes on, whatever Slurm believes"
+        job = next(job for job in harness.slurm.commands.jobs() if job.job_id == harness.submitted(attempt))
+        assert is_over(job), "and Slurm itself does not start it again"
+        down = next(node for node in harness.slurm.inventory().nodes if node.name == "n2")
+        assert down.condition is NodeCondition.UNOBSERVED
+        assert harness.slurm.fence(attempt) >= 1
+        assert not harness.is_alive(pid), "its own wrapper obeyed the mark on the shared disk"
+        assert ended(harness, attempt).reason == "fenced"
+    finally:
+        testbed.start_node("n2")
+        testbed.wait_up()
+
+
+def test_a_silent_node_that_does_not_obey_counts_as_dead_only_after_its_time(
+    harness: SlurmHarness, testbed: SlurmTestbed
+) -> None:
+    attempt = harness.start("sleep 300", placement=Placement.of({"n2": [1]}))
+    watcher, main = harness.wrapper_pid(attempt), harness.main_pid(attempt)
+    for pid in (watcher, main):
+        os.kill(pid, 19)  # as on a machine that hangs: nobody obeys
+    testbed.kill_node("n2")
+    try:
+        harness.wait_sight(attempt, Sight.VANISHED)
+        patient = harness.reopened(dead_node_fence_s=600.0)
+        with pytest.raises(ExternalError, match="may still run on n2"):
+            patient.fence(attempt)
+        assert harness.see(attempt).sight is Sight.VANISHED
+        assert harness.reopened(dead_node_fence_s=0.0).fence(attempt) == 0
+        assert "silent" in str(ended(harness, attempt).detail)
+    finally:
+        for pid in (watcher, main):
+            os.kill(pid, 9)
+        testbed.start_node("n2")
+        testbed.wait_up()
+
+
+def test_answers_that_make_no_sense_conclude_nothing(harness: SlurmHarness) -> None:
+    attempt = harness.start("sleep 30")
+    commands = harness.slurm.commands
+    for number, out in enumerate(("", "not json", '{"jobs": [{"job_id": 1}]}', '{"jobs": {}}', '{"jobs": []}')):
+        commands.folder = failing_commands(harness.root / f"garbage-{number}", "", status=0, out=out)
+        sight = harness.see(attempt).sight
+        assert sight is (Sight.VANISHED if out == '{"jobs": []}' else Sight.UNOBSERVED), out
+    commands.folder = None
+    assert harness.see(attempt).sight is Sight.RUNNING
+    harness.slurm.fence(attempt)
+
+
+def test_others_drains_are_never_touched(harness: SlurmHarness, testbed: SlurmTestbed) -> None:
+    cluster = harness.slurm
+    testbed.run("scontrol", "update", "NodeName=n1", "State=DRAIN", "Reason=broken fan, see ticket")
+    try:
+        cluster.isolate("n1", [], "lucid", "ECC errors")
+        assert "broken fan" in testbed.run("scontrol", "show", "node", "n1")
+        owners = [i.owner for i in next(n for n in cluster.inventory().nodes if n.name == "n1").isolations]
+        assert owners == ["lucid", "slurm:root"]
+        cluster.restore("n1", [], "lucid")
+        shown = testbed.run("scontrol", "show", "node", "n1")
+        assert "DRAIN" in shown and "broken fan" in shown
+    finally:
+        testbed.run("scontrol", "update", "NodeName=n1", "State=RESUME")
+    cluster.isolate("n1", [], "lucid", "ECC errors")
+    assert "lucid: lucid: ECC errors" in testbed.run("scontrol", "show", "node", "n1")
+    testbed.run("scontrol", "update", "NodeName=n1", "State=RESUME")  # an administrator knows better
+    cluster.isolate("n1", [], "lucid", "ECC errors")
+    assert "DRAIN" not in testbed.run("scontrol", "show", "node", "n1"), "it is not fought over"
+    cluster.restore("n1", [], "lucid")
+    testbed.wait_up()
+
+
+def test_gpus_of_jobs_that_are_not_ours_are_taken(harness: SlurmHarness, testbed: SlurmTestbed) -> None:
+    words = ["sbatch", "--parsable", "-w", "n3", "-o", "/dev/null"]
+    one = testbed.run(*words, "--gres=gpu:g3:1,gpu:g5:1", "--wrap", "sleep 60").strip()
+    other = testbed.run(*words, "--gres=shard:g0:1", "--wrap", "sleep 60").strip()
+    ours = harness.start("sleep 60", placement=Placement.of({"n3": [7]}))
+
+    def taken() -> frozenset[int]:
+        return next(node for node in harness.reopen().inventory().nodes if node.name == "n3").taken_gpu_indices
+
+    try:
+        harness.wait(lambda: taken() == {0, 3, 5}, "theirs are taken, ours are ours")
+    finally:
+        testbed.run("scancel", one, other)
+    harness.wait(lambda: not taken(), "they are given back")
+    harness.slurm.fence(ours)
+
+
+def test_a_job_of_nobody_is_refused_for_good_and_one_of_another_user_runs_as_that_user(testbed: SlurmTestbed) -> None:
+    folder = short_folder()
+    folder.chmod(0o755)
+    harness = SlurmHarness(folder, testbed, partitions=("gpu",), submit_as_user=True, python="/usr/bin/python3")
+    try:
+        with pytest.raises(InputError, match="no-such-user"):
+            harness.slurm.launch(harness.shell("true", user="no-such-user"))
+        someone = next(entry.pw_name for entry in pwd.getpwall() if entry.pw_uid not in (0, 65534))
+        request = harness.shell('id -un > "$LUCID_OUTPUT_DIR/me"', user=someone)
+        harness.slurm.launch(request)
+        assert ended(harness, request.attempt_id).exit_code == 0
+        assert harness.output(request.attempt_id, "me") == f"{someone}\n".encode()
+    finally:
+        harness.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_ranks_of_a_job_on_two_nodes(harness: SlurmHarness) -> None:
+    both = Placement.of({"n1": [0, 1], "n2": [0, 1]})
+    told = "$NODE_RANK $NNODES $MASTER_ADDR $CUDA_VISIBLE_DEVICES"
+    attempt = harness.start(f'echo "{told}"; test $NODE_RANK = 0 || exit 9; sleep 60', placement=both)
+    record = ended(harness, attempt)
+    assert (record.exit_code, record.detail) == (9, "rank 1 on n2 failed first")
+    assert {"0: 0 2 n1 0,1", "1: 1 2 n1 0,1"} <= set(harness.log(attempt).decode().splitlines())
+
+
+def test_a_site_that_lets_slurm_choose_gpus_says_what_it_cannot(tmp_path: Path) -> None:
+    folder = short_folder()
+    testbed = SlurmTestbed(folder / "slurm", nodes=1, gpus=4, sharing="plain")
+    try:
+        harness = SlurmHarness(tmp_path, testbed)
+        assert not harness.slurm.capabilities.can_pack
+        attempt = harness.start('echo "$CUDA_VISIBLE_DEVICES"; exit 2', placement=Placement.of({"n1": [1, 2]}))
+        assert ended(harness, attempt).exit_code == 2
+        assert len(harness.log(attempt).split(b",")) == 2
+        harness.close()
+    finally:
+        testbed.close()
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,187 @@
+"""Slurm's answers in two versions, and what is concluded from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lucid_pipelines.domain.cluster import NodeShare
+from lucid_pipelines.domain.errors import InputError
+from lucid_pipelines.domain.job import ExitRecord
+from lucid_pipelines.ports import Sight
+from lucid_pipelines.resources.clusters.slurm_gres import asked_gpus, gres_request, held_indices, node_gpus
+from lucid_pipelines.resources.clusters.slurm_json import SlurmJob, expand, parse_jobs, parse_nodes
+from lucid_pipelines.resources.clusters.slurm_states import OnDisk, observation
+from tests.support_slurm import shapes
+
+WRITERS = [pytest.param(shapes.old_jobs, id="22.05"), pytest.param(shapes.new_jobs, id="24.11")]
+NODE_WRITERS = [pytest.param(shapes.old_nodes, id="22.05"), pytest.param(shapes.new_nodes, id="24.11")]
+NOW = datetime.fromtimestamp(shapes.SUBMITTED_S + 200, UTC)
+UNREADABLE = '{"jobs": [{"job_state": {}, "job_id": "x"}]}'
+Write = Callable[[Sequence[dict[str, Any]]], str]
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_both_versions_say_the_same_of_a_job(write: Write) -> None:
+    running, failed, killed, held = parse_jobs(
+        write(
+            [
+                shapes.job(7, comment="lucid:j-1-a1", time_limit_min=90),
+                shapes.job(8, "FAILED", exit=(7, 0), gres_detail=[], reason="NonZeroExitCode"),
+                shapes.job(9, "FAILED", exit=(0, 9), restarts=2),
+                shapes.job(10, "PENDING", reason="JobHeldUser", nodes="", gres_detail=[], start_s=0, end_s=0),
+            ]
+        )
+    )
+    assert (running.job_id, running.state, running.comment) == (7, "RUNNING", "lucid:j-1-a1")
+    assert (running.nodes, running.gres_detail, running.time_limit_s) == (("n1",), ("gpu:g3:1(IDX:3)",), 5400.0)
+    assert running.submitted_at == datetime.fromtimestamp(shapes.SUBMITTED_S, UTC)
+    assert (failed.exit_code, failed.exit_signal) == (7, None)
+    assert (killed.exit_code, killed.exit_signal, killed.restart_count) == (None, 9, 2)
+    assert (held.is_held, held.nodes, held.started_at, held.time_limit_s) == (True, (), None, None)
+
+
+@pytest.mark.parametrize("write", NODE_WRITERS)
+def test_both_versions_say_the_same_of_a_node(write: Write) -> None:
+    idle, drained, down = parse_nodes(
+        write(
+            [
+                shapes.node("n1"),
+                shapes.node("n2", ["IDLE", "DRAIN"], reason="lucid: lucid: ECC", reason_by="root"),
+                shapes.node("n3", ["DOWN", "NOT_RESPONDING"]),
+            ]
+        )
+    )
+    assert (idle.name, idle.states, idle.partitions, idle.cpus) == ("n1", {"IDLE"}, ("gpu",), 32)
+    assert (drained.states, drained.reason, drained.reason_by) == ({"IDLE", "DRAIN"}, "lucid: lucid: ECC", "root")
+    assert down.states == {"DOWN", "NOT_RESPONDING"}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "slurm_load_jobs error", "[]", "{}", '{"jobs": 3}', '{"jobs": [3]}', '{"jobs": [{}]}', UNREADABLE]
+)
+def test_nonsense_is_refused_whole(text: str) -> None:
+    with pytest.raises(ValueError, match="Slurm"):
+        parse_jobs(text)
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_a_list_of_hosts_or_refused(text: str) -> None:
+    with suppress(ValueError):
+        assert all(isinstance(name, str) for name in expand(text))
+
+
+def test_host_lists_are_written_out() -> None:
+    assert expand("n[1-3,07],m2,rack[01-02]gpu") == ("n1", "n2", "n3", "n07", "m2", "rack01gpu", "rack02gpu")
+    assert expand("") == ()
+
+
+def test_what_a_node_offers_and_what_is_asked_of_it() -> None:
+    typed = node_gpus("gpu:g0:1,gpu:g1:1,shard:g0:2,shard:g1:2")
+    plain = node_gpus("gpu:a100:2(S:0-1),craynetwork:4")
+    assert (typed.types, typed.can_pin, typed.can_share) == (("g0", "g1"), True, True)
+    assert (plain.types, plain.can_pin, plain.can_share) == (("a100", "a100"), False, False)
+    share = NodeShare("n1", (0, 1))
+    assert gres_request(typed, share, is_shared=False) == "gpu:g0:1,gpu:g1:1"
+    assert gres_request(typed, share, is_shared=True) == "shard:g0:1,shard:g1:1"
+    assert gres_request(plain, share, is_shared=False) == "gpu:2"
+    with pytest.raises(InputError, match="typed shards"):
+        gres_request(plain, share, is_shared=True)
+    assert asked_gpus("gres:gpu:g3:1,gres:gpu:g5:1") == 2
+    assert asked_gpus("gres/gpu=4") == 4
+    assert asked_gpus("gres:shard:g3:1") == 0
+
+
+def test_what_a_job_holds() -> None:
+    typed = node_gpus("gpu:g0:1,gpu:g1:1,shard:g0:2,shard:g1:2")
+    plain = node_gpus("gpu:a100:8")
+    assert held_indices(typed, "gpu:g1:1(IDX:1)") == {1}
+    assert held_indices(plain, "gpu:a100:3(IDX:0,5-6)") == {0, 5, 6}
+    assert held_indices(plain, "gpu:a100:1(IDX:N/A)") is None, "some GPU, nobody says which"
+    assert held_indices(plain, "") == frozenset()
+
+
+def job_of(state: str, **changes: Any) -> SlurmJob:
+    return parse_jobs(shapes.new_jobs([shapes.job(1, state, **changes)]))[0]
+
+
+def seen(disk: OnDisk, job: SlurmJob | None, fault: str | None = None) -> Any:
+    return observation("a", disk, job, fault, NOW)
+
+
+STARTED = OnDisk(True, None, False, NOW - timedelta(seconds=60), 1)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "signal"),
+    [
+        ("TIMEOUT", "timed_out", None),
+        ("PREEMPTED", "preempted", None),
+        ("CANCELLED", "cancelled", None),
+        ("OUT_OF_MEMORY", "exited", 9),
+    ],
+)
+def test_what_slurm_ended_itself_has_ended_for_its_reason(state: str, reason: str, signal: int | None) -> None:
+    record = seen(STARTED, job_of(state)).exit
+    assert (record.reason, record.signal, record.exit_code) == (reason, signal, None)
+    assert "Slurm job 1" in record.detail
+
+
+@pytest.mark.parametrize("state", ["TIMEOUT", "PREEMPTED", "CANCELLED"])
+def test_a_stop_that_we_did_not_ask_for_is_put_down_to_slurms_own_word(state: str) -> None:
+    signalled = ExitRecord(None, 15, "stopped", NOW, NOW, "stopped: the wrapper was sent SIGTERM")
+    disk = OnDisk(True, signalled)
+    told = seen(disk, job_of(state))
+    assert told.exit.reason == {"TIMEOUT": "timed_out", "PREEMPTED": "preempted", "CANCELLED": "cancelled"}[state]
+    assert seen(disk, job_of("RUNNING")).sight is Sight.RUNNING, "not before Slurm has said whose it was"
+    assert seen(disk, None, "no answer").sight is Sight.UNOBSERVED
+    ours = OnDisk(True, signalled, stop_is_ours=True)
+    assert seen(ours, job_of(state)).exit == signalled, "what we asked for needs no other word"
+
+
+def test_a_job_that_slurm_signalled_before_its_wrapper_is_told_apart_too() -> None:
+    for record in (ExitRecord(None, 15, "exited", NOW, NOW), ExitRecord(143, None, "exited", NOW, NOW)):
+        assert seen(OnDisk(True, record), job_of("TIMEOUT")).exit.reason == "timed_out"
+        assert seen(OnDisk(True, record), job_of("FAILED")).exit == record, "killed by somebody else"
+        assert seen(OnDisk(True, record), None).exit == record
+    crash = ExitRecord(None, 11, "exited", NOW, NOW)
+    assert seen(OnDisk(True, crash), job_of("RUNNING")).exit == crash
+
+
+def test_a_lost_node_is_not_an_end() -> None:
+    told = seen(STARTED, job_of("NODE_FAIL"))
+    assert (told.sight, told.exit) == (Sight.VANISHED, None)
+    assert "n1" in told.detail
+
+
+def test_without_slurm_nothing_is_known_but_what_stands_on_the_disk() -> None:
+    assert seen(STARTED, None, "squeue failed").sight is Sight.UNOBSERVED
+    done = ExitRecord(0, None, "exited", NOW, NOW)
+    assert seen(OnDisk(True, done), None, "squeue failed").sight is Sight.EXITED
+
+
+@pytest.mark.parametrize(
+    ("disk", "job", "sight"),
+    [
+        (OnDisk(False), None, Sight.NOT_STARTED),
+        (OnDisk(True), None, Sight.NOT_STARTED),
+        (OnDisk(True, submitted_as=1), None, Sight.VANISHED),
+        (OnDisk(True, submitted_as=1), job_of("PENDING"), Sight.QUEUED),
+        (OnDisk(True, submitted_as=1), job_of("RUNNING"), Sight.QUEUED),
+        (STARTED, job_of("RUNNING"), Sight.RUNNING),
+        (STARTED, job_of("COMPLETED", flags=["COMPLETING"]), Sight.RUNNING),
+        (STARTED, job_of("COMPLETED", end_s=shapes.SUBMITTED_S + 199), Sight.RUNNING),
+        (STARTED, job_of("COMPLETED"), Sight.VANISHED),
+        (STARTED, job_of("FAILED"), Sight.VANISHED),
+        (STARTED, job_of("REQUEUED"), Sight.QUEUED),
+        (OnDisk(True, problem="the disk is away"), job_of("RUNNING"), Sight.UNOBSERVED),
+    ],
+)
+def test_every_other_case(disk: OnDisk, job: SlurmJob | None, sight: Sight) -> None:
+    assert seen(disk, job).sight is sight
