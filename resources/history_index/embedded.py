@@ -331,6 +331,8 @@ def spaces_in(engine: Engine) -> list[VectorSpace]:
 def _create_tables(engine: Engine) -> None:
     try:
         metadata.create_all(engine)
+        for index in jobs.indexes:  # tables of an earlier version may lack some
+            index.create(engine, checkfirst=True)
     except SQLAlchemyError:
         # Another process created them between the look and the deed; whatever else it was shows again now.
         metadata.create_all(engine)

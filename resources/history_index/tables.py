@@ -52,4 +52,5 @@ jobs = Table(
     PrimaryKeyConstraint("space", "number"),
     UniqueConstraint("space", "job_id"),
     Index("ix_history_index_jobs_digest", "space", "digest"),
+    Index("ix_history_index_jobs_facets", "space", "task_type", "gpu_family", "gpu_count_class", "number"),
 )

@@ -113,3 +113,70 @@ def test_a_vocabulary_is_no_model_and_a_blank_no_dataset(tmp_path: Path) -> None
     found = read(tmp_path, {"t.py": program}, command)
     assert found.value(FieldName.MODEL) == "roberta-base"
     assert found.value(FieldName.DATASET) is None
+
+
+def test_a_check_before_training_does_not_say_the_batch(tmp_path: Path) -> None:
+    program = """
+import argparse
+import torch
+for x in torch.utils.data.DataLoader(data, batch_size=8, shuffle=True):
+    show(x)
+    break
+p = argparse.ArgumentParser()
+p.add_argument("-batch_size", type=int, default=2)
+a = p.parse_args()
+loader = torch.utils.data.DataLoader(
+    data,
+    batch_size=a.batch_size,
+    shuffle=True,
+)
+for epoch in range(3):
+    for x in loader:
+        model(x).backward()
+"""
+    found = read(tmp_path, {"t.py": program}, "python t.py")
+    assert found.value(FieldName.BATCH_SIZE) == 2
+
+
+def test_so_many_epochs_are_no_limit(tmp_path: Path) -> None:
+    program = _TUNING.replace("a = p", 'p.add_argument("--epochs", type=int)\na = p').replace(
+        "range(3)", "range(a.epochs)"
+    )
+    found = read(tmp_path, {"t.py": program}, "python t.py --epochs 999999")
+    assert found.value(FieldName.ITERATIONS) is None
+    assert found.missing[FieldName.ITERATIONS].reason == "no limit is set"
+
+
+def test_a_runs_name_is_no_model_and_an_options_name_no_dataset(tmp_path: Path) -> None:
+    program = """
+import argparse
+import torch
+import torchvision
+p = argparse.ArgumentParser()
+p.add_argument("--model", default="resnet50")
+p.add_argument("--my_pile_stage", type=int, default=0)
+p.add_argument("--lr", type=float, default=0.5)
+p.add_argument("--device", default="")
+o = p.parse_args()
+o.model_name = "SupCon_cifar10_{}_lr_{}_bsz_{}".format(o.model, o.lr, 1024)
+optimizer = torch.optim.SGD(build(o.model).parameters(), lr=o.lr)
+for epoch in range(3):
+    optimizer.step()
+"""
+    found = read(tmp_path, {"t.py": program}, "python t.py --my_pile_stage 3 --device 1")
+    assert found.value(FieldName.MODEL) == "resnet50"
+    assert found.value(FieldName.DATASET) is None
+    assert found.value(FieldName.GPUS_PER_NODE) == 1
+
+
+def test_short_names_of_models_are_names(tmp_path: Path) -> None:
+    program = """
+import argparse
+import torch
+p = argparse.ArgumentParser()
+p.add_argument("--algo", default="a2c")
+a = p.parse_args()
+optimizer = torch.optim.RMSprop(make(a.algo).parameters(), lr=7e-4)
+"""
+    files = {"main.py": program, "README.md": "# some-ppo-code\n"}
+    assert read(tmp_path, files, "python main.py").value(FieldName.MODEL) == "a2c"

@@ -74,8 +74,10 @@ def test_predicted_gpu_time_orders_and_says_its_numbers(name: str) -> None:
 
 def test_standalone_orders_by_predicted_duration_alone() -> None:
     queue = [waiting("wide", 8, 100.0), waiting("narrow", 1, 700.0)]
-    decisions = policies.get("standalone").decide(view_of(spec(), queue))
+    policy = policies.get("standalone")
+    decisions = policy.decide(view_of(spec(), queue))
     assert started(decisions) == ["wide"]
+    assert policy.fallbacks["not_advised"] == 2, "these estimates rest on something else"
     reason = next(r for r in held(decisions)["narrow"].reasons if r.rule == "predicted_duration")
     assert reason.facts == {"predicted_duration_s": 700.0, "gpus": 1, "basis": "test"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import re
 import warnings
 from functools import lru_cache
@@ -30,12 +31,18 @@ def parse(text: str) -> ast.Module | None:
 
 
 def _try_ast(text: str) -> ast.Module | None:
+    # A tree is many small objects without a cycle: looking for cycles while it grows takes most of the time.
+    collects = gc.isenabled()
+    gc.disable()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _nesting(text: str) -> int:

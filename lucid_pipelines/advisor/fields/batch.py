@@ -25,7 +25,7 @@ from lucid_pipelines.advisor.fields.names import ACCUMULATION, DEVICE_BATCH, GLO
 from lucid_pipelines.advisor.fields.operations import combined_with_world, is_world, operations
 from lucid_pipelines.advisor.fields.resources import Processes, is_jax
 from lucid_pipelines.advisor.fields.settings_table import Trust, is_other_phase
-from lucid_pipelines.advisor.metadata import FieldName, Missing
+from lucid_pipelines.advisor.metadata import FieldName, Missing, SourceKind
 
 _AVOID = re.compile(
     r"(eval|val_|_val|valid|test|infer|predict|dev_|sample_batch|gen_batch|buffer|embedding_batch|prefetch|schedule|replay)"
@@ -175,7 +175,21 @@ def _loader_score(event: CallEvent, value: Value) -> int:
         score += 3
     if any(re.search(r"val|test|eval", name) for name in names):
         score -= 5
-    return score + (1 if isinstance(value, Lit) else 0)
+    # A number on the spot may be that of a check before training; a setting is what the job is started with.
+    return score + (1 if isinstance(value, Lit) else 0) + (2 if _is_setting(event, value) else 0)
+
+
+_CALL_LINES = 12
+
+
+def _is_setting(event: CallEvent, value: Value) -> bool:
+    """Whether a batch size has a name of its own, away from the call that takes it."""
+    root = named_root(value, _ALL_NAMES)
+    if root is None or root.origin is None:
+        return False
+    line, site = root.origin.line, event.site
+    is_here = root.origin.file == site.file and line is not None and 0 <= line - site.line <= _CALL_LINES
+    return not (is_here and root.origin.kind is SourceKind.CODE)
 
 
 def _from_load(facts: JobFacts, batches: Batches, value: Value, processes: Processes) -> bool:
@@ -362,7 +376,11 @@ def _from_plain(facts: JobFacts, batches: Batches, plain: Pick, processes: Proce
         if total is not None and int(total.value) > 0 and int(plain.value) % int(total.value) == 0:
             per_device = to_field(int(plain.value) // int(total.value), [plain.lit], 0.75, "batch / devices")
             facts.put(FieldName.BATCH_SIZE_PER_DEVICE, per_device)
-    elif "torch" in facts.trace.imports and facts.complete:
+    elif (
+        "torch" in facts.trace.imports
+        and facts.complete
+        and (world is not None or facts.calls(*_LOADERS, "backward", "fit"))
+    ):
         # Data-parallel programs of torch load per process unless they divide; no division was seen.
         _as_device(facts, plain, world, steps, 0.75, processes)
     else:

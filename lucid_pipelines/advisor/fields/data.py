@@ -11,7 +11,7 @@ from lucid_pipelines.advisor.fields.choice import evidence_of, to_field
 from lucid_pipelines.advisor.fields.facts import JobFacts, last_name
 from lucid_pipelines.advisor.fields.names import DATASET
 from lucid_pipelines.advisor.fields.settings_table import Setting, Trust, is_other_phase, normal_name
-from lucid_pipelines.advisor.fields.vocabulary import dataset_of, is_generic, is_placeholder, last_part
+from lucid_pipelines.advisor.fields.vocabulary import dataset_of, family_of, is_generic, is_placeholder, last_part
 from lucid_pipelines.advisor.metadata import FieldName, Missing, SourceKind
 
 _CLEAR = frozenset({"dataset_name", "dataset", "data_set", "dataset_path", "datasets", "task_name", "data_name",
@@ -150,6 +150,8 @@ def _setting_candidate(setting: Setting, name: str, place: int) -> Found | None:
         return None
     if is_generic(shown) or is_generic(shown.rpartition("/")[2]) or re.fullmatch(r"[\d.]+", shown):
         return None
+    if name == "task_name" and family_of(shown) is not None:
+        return None  # a run that is named after its model
     if name in _CLEAR:
         return Found(shown, setting.initial, 0.85, strength)
     if setting.level >= 2 and name not in ("root", "train", "data_local", "remote"):
@@ -266,7 +268,9 @@ def _from_words(facts: JobFacts) -> list[Found]:
     launch = facts.launch
     for word in launch.args if launch is not None else []:
         text = str(word.value)
-        known = dataset_of(text)
+        # The name of an option is the program's; only its value is the job's.
+        said = text.partition("=")[2] if text.startswith("-") else text
+        known = dataset_of(said) if said else None
         if known is not None and not re.search(r"exp|output|save|log|ckpt|checkpoint|out_dir", text):
             found.append(Found(known.name, word, 0.75, 56 if is_placeholder(text) or "/" in text else 46))
     for word in facts.command_words:

@@ -199,10 +199,14 @@ def _from_settings(facts: JobFacts) -> list[Named]:
     return found
 
 
+_RUN_NAME = re.compile(r"(?:^|_)(?:lr|bsz|bs|wd|decay|epochs?|trial|seed|batch)_?\d", re.IGNORECASE)
+"""A name that says how a run is set up: that of a run or a folder, not of a model."""
+
+
 def _model_text(value: str) -> str | None:
     """A setting's value as a model name, ``None`` when it names none."""
     text = value.strip().strip("'\"")
-    if not text or len(text) > 120 or "\n" in text or text.count(" ") > 4:
+    if not text or len(text) > 120 or "\n" in text or text.count(" ") > 4 or _RUN_NAME.search(text):
         return None
     inner = re.fullmatch(r"[<\[{$]+\s*([\w .\-]+?)\s*[>\]}]+", text)
     if inner is not None:
@@ -223,7 +227,7 @@ def _model_text(value: str) -> str | None:
         text = last_part(text)
     if "." in text and re.fullmatch(r"[\w.]+", text) and not re.search(r"\d\.\d", text):
         text = text.rpartition(".")[2]
-    return None if is_generic(text) else text
+    return None if is_generic(text) and family_of(text) is None else text
 
 
 def _from_launch_words(facts: JobFacts) -> list[Named]:

@@ -273,6 +273,10 @@ def _from_submitit(facts: JobFacts) -> FieldValue | None:
     return _submitit(facts, "gpus_per_node", "slurm_gpus_per_node", "tasks_per_node", "slurm_ntasks_per_node")
 
 
+_INDEXES = ("device", "gpu_id", "gpu_ids", "device_ids", "cuda_devices", "cuda_visible_devices")
+"""Settings whose single number names a device; under others it may count them."""
+
+
 def _from_lists(facts: JobFacts) -> FieldValue | None:
     """``gpu_ranks: [0, 1, 2, 3]``, ``--gpus 0,1``, ``--gpus 0,``: a list of devices."""
     groups: dict[tuple[str, str], list[Lit]] = {}
@@ -289,6 +293,8 @@ def _from_lists(facts: JobFacts) -> FieldValue | None:
         if setting.level >= 2 and re.fullmatch(r"(\d+\s*,\s*)+\d*", text):
             count = len([part for part in text.split(",") if part.strip()])
             return to_field(count, [setting.initial], 0.9, "length of the list of devices")
+        if setting.level >= 2 and setting.name in _INDEXES and re.fullmatch(r"\d{1,2}", text):
+            return to_field(1, [setting.initial], 0.85, "one device, by its index")
     return None
 
 

@@ -68,8 +68,8 @@ class Candidate:
 
 def read_schedule(facts: JobFacts) -> None:
     """Fill in ``iterations`` and ``iteration_type``."""
-    candidates = [*_from_calls(facts), *_from_settings(facts)]
-    loops = _from_loops(facts)
+    candidates = [each for each in (*_from_calls(facts), *_from_settings(facts)) if not _is_no_limit(each)]
+    loops = [each for each in _from_loops(facts) if not _is_no_limit(each)]
     for candidate in candidates:
         candidate.in_loop = any(_same_source(candidate, loop) for loop in loops)
     candidates.extend(loops)
@@ -263,7 +263,20 @@ def _durations(facts: JobFacts) -> list[Candidate]:
     return [candidate]
 
 
+NO_EPOCHS = 99_999
+"""So many epochs stand for no limit: the run ends by something else."""
+
+
+def _is_no_limit(candidate: Candidate) -> bool:
+    number = positive_number(candidate.value)
+    return candidate.kind is IterationType.EPOCHS and number is not None and number >= NO_EPOCHS
+
+
 def _unlimited(facts: JobFacts) -> Lit | None:
+    for setting in facts.table.named(*EPOCHS):
+        number = positive_number(setting.initial.value)
+        if setting.level >= 1 and number is not None and number >= NO_EPOCHS:
+            return setting.initial
     for setting in facts.table.named(*EPOCHS[:4], *STEPS[:8]):
         if setting.trust >= Trust.INSTANCE and setting.initial.value is None:
             return setting.initial

@@ -175,6 +175,8 @@ FAMILIES: tuple[Family, ...] = (
     _family("GCN",
         r"gcn|graph[_\-]?sage|gatv?2?|appnp|sgc|rgcn|schnet|dimenet(?:\+\+)?|egnn|"
         r"mpnn|nequip|gemnet|painn|hgt", "gnn", _GRAPH),
+    _family("A2C", r"a[23]c", "policy", _RL),
+    _family("ACKTR", r"acktr", "policy", _RL),
     _family("PPO", r"ppo(?:[_\-]?\w+)?", "policy", _RL),
     _family("DQN", r"(?:d?d|c51|rainbow[_\-]?|qr[_\-]?)?dqn|rainbow|c51", "policy", _RL),
     _family("SAC", r"sac", "policy", _RL),
