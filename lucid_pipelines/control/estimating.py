@@ -119,8 +119,12 @@ class Durations:
         return version
 
     def version(self, settings: Settings) -> str | None:
-        """The version that answers; ``None`` when none is in service or it was refused."""
-        version = Registry(models_root(settings)).in_service(ModelKind.DURATION)
+        """The version that answers; ``None`` when none is in service, it was refused, or the journal is damaged."""
+        try:
+            version = Registry(models_root(settings)).in_service(ModelKind.DURATION)
+        except LucidError as error:
+            self._note_refusal(None, error)
+            return None
         return None if version in self._refused else version
 
     def _by_model(

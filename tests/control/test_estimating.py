@@ -142,6 +142,10 @@ def test_a_damaged_model_is_refused_counted_and_left(
     assert refresh_estimates(system.store, system.settings, system.durations, system.clock.now()) == 0
     registry.rollback(ModelKind.DURATION, who="test", why="it is damaged")
     assert ask(system, jobs[0])[0].model_version == other["version"]
+    with (registry.root / "duration" / "changes.jsonl").open("a") as file:
+        file.write("rubbish\n")
+    assert ask(system, jobs[0])[0].model_version is None, "who knows what is in service?"
+    assert refresh_estimates(system.store, system.settings, system.durations, system.clock.now()) == 0
 
 
 def test_a_broken_predictor_never_keeps_a_job_out(

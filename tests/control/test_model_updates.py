@@ -165,6 +165,7 @@ def test_drift_is_asked_of_the_model_in_service(world: tuple[System, OwnClock]) 
     assert not isinstance(report, str) and report.rows > 30
 
 
+@pytest.mark.slow
 def test_submissions_make_a_throughput_model(world: tuple[System, OwnClock], tmp_path: Path) -> None:
     system, _ = world
     series = seasons(9)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import numpy as np
 import pytest
@@ -197,13 +197,18 @@ def test_a_trend_is_told_from_noise() -> None:
 
 
 def test_a_walk_predicts_each_attempt_once_with_the_model_of_its_time() -> None:
-    begin, until = START + timedelta(days=6), START + timedelta(days=9)
-    static = walk_forward(ROWS, begin, until, None, FAST)
-    daily = walk_forward(ROWS, begin, until, timedelta(days=1), FAST)
+    begin, until = START + timedelta(days=6), START + timedelta(days=8)
+    models: dict[datetime, DurationModel] = {}
+    static = walk_forward(ROWS, begin, until, None, FAST, models=models)
+    daily = walk_forward(ROWS, begin, until, timedelta(days=1), FAST, models=models)
+    assert set(models) == {begin, begin + timedelta(days=1)}, "each is trained once"
     assert {row.attempt_id for row in static} == {row.attempt_id for row in daily}
-    assert len({row.attempt_id for row in daily}) == len(daily) > 100
+    assert len({row.attempt_id for row in daily}) == len(daily) > 60
     assert {row.trained_as_of for row in static} == {begin}
-    assert {row.trained_as_of for row in daily} == {begin + timedelta(days=d) for d in range(3)}
+    assert {row.trained_as_of for row in daily} == {begin + timedelta(days=d) for d in range(2)}
+    frozen = walk_forward(ROWS, begin, until, None, FAST, live=False, models=models)
+    assert {row.attempt_id for row in frozen} == {row.attempt_id for row in static}
+    assert [row.predicted_s for row in frozen] != [row.predicted_s for row in static]
     by_id = {row.attempt_id: row for row in ROWS}
     for row in daily:
         submitted = by_id[row.attempt_id].submitted_at

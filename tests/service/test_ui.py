@@ -78,7 +78,7 @@ def test_the_automation_page_shows_every_sensor_and_schedule(settings: Settings,
 
 def test_the_asset_graph_shows_the_groups(settings: Settings, tmp_path: Path) -> None:
     text = page(settings, "/asset-groups", tmp_path)
-    assert ">history<" in text and ">live<" in text
+    assert all(f">{group}<" in text for group in ("history", "live", "models", "tuner"))
 
 
 def test_an_asset_page_shows_its_description(settings: Settings, tmp_path: Path) -> None:
