@@ -135,6 +135,11 @@ class Advisor:
         self._residuals: deque[float] = deque(residuals, maxlen=MAX_RESIDUALS)
 
     @property
+    def index(self) -> HistoryIndex:
+        """The past jobs that are asked."""
+        return self._index
+
+    @property
     def counts(self) -> Mapping[str, int]:
         """How often each basis or fallback answered, since this object was made."""
         return MappingProxyType(dict(self._counts))

@@ -24,6 +24,7 @@ from lucid_pipelines.domain.similarity import SimilarJobs
 
 if TYPE_CHECKING:
     from lucid_pipelines.advisor.advising import Advisor
+    from lucid_pipelines.settings import Settings
 
 # Not those of cli.options: they come with the client and its database, which reading code does not wait for.
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
@@ -77,7 +78,7 @@ def advise(
     )
     metadata = _read(target.root, launch, time_box_s, in_process)
     mark = fingerprint(metadata, Surroundings(gpu_type, gpus))
-    advised, similar = _look_up(mark, _index_url(index, home), _moment(as_of), k, threshold)
+    advised, similar = _look_up(mark, index, home, _moment(as_of), k, threshold)
     if as_json:
         print_json(advice_to_json(metadata, mark, advised, similar))
     else:
@@ -93,30 +94,43 @@ def _read(root: Path, launch: LaunchDescription, time_box_s: float, in_process: 
 
 
 def _look_up(
-    mark: Fingerprint, url: str | None, as_of: datetime, k: int, threshold: float | None
+    mark: Fingerprint, index: str | None, home: Path | None, as_of: datetime, k: int, threshold: float | None
 ) -> tuple[AdvisedEstimate, SimilarJobs | None]:
-    if url is None:
+    if not has_history(index, home):
         detail = "there is no history here yet; fill it with lucid history import, or name one with --index"
         return AdvisedEstimate(None, Fallback.NO_HISTORY, detail), None
-    return open_advisor(url, k, threshold).look_up(mark, as_of)
+    return open_site_advisor(index, home, k, threshold).look_up(mark, as_of)
 
 
-def open_advisor(url: str, k: int = 20, threshold: float | None = None) -> Advisor:
-    """The advisor over an index, with the default embedder."""
-    from lucid_pipelines.advisor.advising import Advisor, AdvisorSettings, vector_space
-    from lucid_pipelines.resources.embedders.hashing import HashEmbedder
-    from lucid_pipelines.resources.history_index import open_index
+def site_settings(index: str | None, home: Path | None) -> Settings:
+    """The site's settings, with another history index where one is named."""
+    from lucid_pipelines.settings import load_settings
 
-    embedder = HashEmbedder()
-    settings = AdvisorSettings(embedder.default_threshold if threshold is None else threshold, k)
-    return Advisor(embedder, open_index(url, vector_space(embedder)), settings)
+    settings = load_settings(home)
+    if index is None:
+        return settings
+    return settings.model_copy(update={"advisor": settings.advisor.model_copy(update={"index": index})})
 
 
-def _index_url(given: str | None, home: Path | None) -> str | None:
-    if given is not None:
-        return given
-    file = (home or Path(".lucid")).expanduser().absolute() / HISTORY_FILE
-    return f"sqlite:///{file}" if file.is_file() else None
+def open_site_advisor(
+    index: str | None, home: Path | None, k: int | None = None, threshold: float | None = None
+) -> Advisor:
+    """The advisor that the settings name; index, ``k`` and threshold may be others."""
+    from lucid_pipelines.resources.advisors import open_advisor
+
+    settings = site_settings(index, home)
+    given = {name: value for name, value in (("k", k), ("threshold", threshold)) if value is not None}
+    chosen = settings.advisor.model_copy(update=given)
+    return open_advisor(settings.model_copy(update={"advisor": chosen}))
+
+
+def has_history(index: str | None, home: Path | None) -> bool:
+    """Whether there is an index to ask: a named one, one in the settings, or the file in the home folder."""
+    if index is not None:
+        return True
+    if ((home or Path(".lucid")).expanduser().absolute() / HISTORY_FILE).is_file():
+        return True
+    return site_settings(None, home).advisor.index is not None
 
 
 def _variables(pairs: list[str] | tuple[str, ...]) -> dict[str, str]:

@@ -16,6 +16,8 @@ from lucid_pipelines.cli.options import AsJson, Home
 from lucid_pipelines.cli.output import console, one_line, print_json
 from lucid_pipelines.domain.cluster import NodeCondition
 from lucid_pipelines.domain.errors import LucidError
+from lucid_pipelines.domain.states import Mode
+from lucid_pipelines.resources.advisors import STANDALONE, open_advisor
 from lucid_pipelines.resources.system import has_nvml_library, open_system
 from lucid_pipelines.service.control import sensor_ticks
 from lucid_pipelines.service.dagster_home import run_files
@@ -64,7 +66,7 @@ def doctor(as_json: AsJson = False, home: Home = None) -> None:
 def examine(settings: Settings) -> list[Finding]:
     """Every check, in the order in which a person would look. A check that breaks is itself a finding."""
     findings: list[Finding] = []
-    checks: tuple[Callable[[Settings], list[Finding]], ...] = (_machine, _state, _cluster, _service, _modes)
+    checks: tuple[Callable[[Settings], list[Finding]], ...] = (_machine, _state, _cluster, _service, _advisor, _modes)
     for check in checks:
         try:
             findings += check(settings)
@@ -166,6 +168,21 @@ def _service(settings: Settings) -> list[Finding]:
             )
         else:
             found.append(Finding("sensor", Level.OK, f"{name} ticks"))
+    return found
+
+
+def _advisor(settings: Settings) -> list[Finding]:
+    """Whether the history index can be asked, and whether what the policy orders by is in force."""
+    if settings.modes.advise is Mode.OFF:
+        return [Finding("advisor", Level.NOTE, "modes.advise is off: submissions get no advice")]
+    try:
+        index = open_advisor(settings).index
+        found = [Finding("advisor", Level.OK, f"{index.count()} past jobs, embedder {index.space.embedder}")]
+    except LucidError as error:
+        found = [Finding("advisor", Level.PROBLEM, str(error), "see docs/advisor.md")]
+    if settings.scheduling.policy == STANDALONE and settings.modes.advise is not Mode.LIVE:
+        text = "the policy standalone orders by advice, which is only recorded now"
+        found.append(Finding("advisor", Level.PROBLEM, text, "set modes.advise to live"))
     return found
 
 

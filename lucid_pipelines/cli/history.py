@@ -16,12 +16,12 @@ from lucid_pipelines.advisor.advising import Advisor, vector_space
 from lucid_pipelines.advisor.calibration import calibrate as choose_threshold
 from lucid_pipelines.advisor.calibration import history_pairs
 from lucid_pipelines.advisor.history_file import Refused, read_lines, write_lines
-from lucid_pipelines.cli.advise import HISTORY_FILE, AsJson, Home, open_advisor
+from lucid_pipelines.cli.advise import HISTORY_FILE, AsJson, Home, has_history, open_site_advisor, site_settings
 from lucid_pipelines.cli.output import console, one_line, print_json, seconds
 from lucid_pipelines.domain.errors import ExternalError, InputError, NotFoundError, did_you_mean
 from lucid_pipelines.domain.similarity import HistoryFilter, PastJob, SimilarJobs
 from lucid_pipelines.ports import Embedder, HistoryIndex
-from lucid_pipelines.resources.embedders.hashing import HashEmbedder
+from lucid_pipelines.resources.advisors import open_embedder
 from lucid_pipelines.resources.history_index import open_index
 
 BATCH = 500
@@ -42,7 +42,8 @@ def import_(
     as_json: AsJson = False,
 ) -> None:
     """Add past jobs; those that are there already are replaced. Lines that are no past job are reported."""
-    advisor = open_advisor(_url(index, home, create=True))
+    _require(index, home, create=True)
+    advisor = open_site_advisor(index, home)
     new, read, refused = 0, 0, list[tuple[str, Refused]]()
     for file in files:
         with _reading(file) as stream:
@@ -75,7 +76,7 @@ def export(
     home: Home = None,
 ) -> None:
     """Write every past job as JSON lines, in the form that `lucid history import` reads."""
-    found, _ = _open(_url(index, home))
+    found, _ = _open(index, home)
     lines = write_lines(found.jobs())
     if out is None:
         sys.stdout.writelines(lines)
@@ -100,7 +101,7 @@ def search(
     as_json: AsJson = False,
 ) -> None:
     """Show the past jobs that are most like one of them."""
-    found, embedder = _open(_url(index, home))
+    found, embedder = _open(index, home)
     job = _job(found, job_id)
     facets = (None, None, None) if any_kind else (job.task_type, job.gpu_family, job.gpu_count_class)
     where = HistoryFilter(*facets, exclude_job_ids=frozenset({job.job_id}))
@@ -129,7 +130,7 @@ def calibrate(
     as_json: AsJson = False,
 ) -> None:
     """Find the similarity from which past jobs took about as long (within a factor of two)."""
-    found, embedder = _open(_url(index, home))
+    found, embedder = _open(index, home)
     chosen = choose_threshold(history_pairs(found, embedder, limit), precision)
     if as_json:
         print_json(
@@ -153,24 +154,25 @@ def calibrate(
         raise typer.Exit(1)
 
 
-def _open(url: str) -> tuple[HistoryIndex, Embedder]:
-    embedder = HashEmbedder()
-    return open_index(url, vector_space(embedder)), embedder
+def _open(index: str | None, home: Path | None) -> tuple[HistoryIndex, Embedder]:
+    _require(index, home)
+    settings = site_settings(index, home)
+    embedder = open_embedder(settings)
+    return open_index(settings.history_index_url, vector_space(embedder)), embedder
 
 
-def _url(given: str | None, home: Path | None, *, create: bool = False) -> str:
-    if given is not None:
-        return given
+def _require(index: str | None, home: Path | None, *, create: bool = False) -> None:
+    """See that there is an index to ask, or a folder to make one in."""
+    if has_history(index, home):
+        return
     folder = (home or Path(".lucid")).expanduser().absolute()
-    file = folder / HISTORY_FILE
     if create:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ExternalError(f"the home folder cannot be made: {folder}: {error.strerror}") from error
-    elif not file.is_file():
-        raise NotFoundError(f"there is no history yet; fill it with lucid history import: {file}")
-    return f"sqlite:///{file}"
+        return
+    raise NotFoundError(f"there is no history yet; fill it with lucid history import: {folder / HISTORY_FILE}")
 
 
 def _job(index: HistoryIndex, job_id: str) -> PastJob:

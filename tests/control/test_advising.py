@@ -166,7 +166,7 @@ def test_an_end_scores_the_advice_and_becomes_evidence(client: Client, code: Pat
     assert (told["saved_gpu_h"], told["net_gpu_h"]) == (0.0, 0.0)
     assert f"| {row.basis} |" in markdown(day)
     assert system.advisor is not None
-    (past,) = system.advisor.opened._index.jobs()
+    (past,) = system.advisor.opened.index.jobs()
     assert past.job_id == job.job_id
     assert past.teaches_duration == (ends == 0)
     again = submit(client, code)
