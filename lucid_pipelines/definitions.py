@@ -20,7 +20,16 @@ from lucid_pipelines.assets import (
     tuner,
 )
 from lucid_pipelines.resources.lucid import LucidResource
-from lucid_pipelines.sensors import exits, launchpad, maintenance, model_updates, notices, scheduling, submission
+from lucid_pipelines.sensors import (
+    adoption,
+    exits,
+    launchpad,
+    maintenance,
+    model_updates,
+    notices,
+    scheduling,
+    submission,
+)
 from lucid_pipelines.sensors.console import LOGGERS
 
 defs = Definitions(
@@ -48,6 +57,7 @@ defs = Definitions(
         submission.submission_job,
         scheduling.scheduling_job,
         exits.failure_handling_job,
+        adoption.adoption_job,
         launchpad.submit_training_job,
         launchpad.decide_action_job,
         maintenance.maintenance_job,
@@ -67,6 +77,7 @@ defs = Definitions(
         submission.submission_sensor,
         scheduling.scheduling_sensor,
         exits.exit_sensor,
+        adoption.adoption_sensor,
         training_metrics.metrics_sensor,
         notices.notice_sensor,
     ],

@@ -62,6 +62,7 @@ class LaunchRequest:
         job_dir: the job's own folder below the artefact root; code, outputs and attempts lie in it.
         code_dir: the materialised snapshot; the command starts in ``code_dir / workdir``.
         user: whose job it is, where the cluster can run it as that user.
+        adopted: key of a held job (``HeldJob``) that is to be started instead of the command.
         declared_load: for virtual GPUs, what the job would ask of each: ``gpu_util_pct``,
             ``memory_util_pct``, ``memory_used_mib``; ``None`` = not declared.
     """
@@ -77,7 +78,28 @@ class LaunchRequest:
     workdir: str
     grace_s: float
     user: str | None = None
+    adopted: str | None = None
     declared_load: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldJob:
+    """A job that its user submitted, held, to the cluster's own scheduler, for us to place.
+
+    Attributes:
+        key: names it for good; comes back as ``LaunchRequest.adopted``.
+        gpus: of all its nodes together.
+        script: the batch script, where its path is known.
+    """
+
+    key: str
+    name: str
+    user: str
+    vc: str
+    gpus: int
+    work_dir: str
+    script: str | None
+    submitted_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +172,10 @@ class Cluster(Protocol):
             StateError: the attempt's folder belongs to another attempt.
             ExternalError: it could not be launched now; the same call may be repeated.
         """
+        ...
+
+    def held_jobs(self) -> Sequence[HeldJob]:
+        """Jobs that wait for us to adopt them; none where ``can_adopt`` is false."""
         ...
 
     def poll(self, attempt_ids: Sequence[str]) -> Mapping[str, Observation]:

@@ -72,6 +72,14 @@ class SshSettings(Section):
     max_checkpoint_mib: float = Field(default=512.0, ge=0, description="Moved for a restart on another node.")
 
 
+class AdoptSettings(Section):
+    """Which held jobs of users are ours to place (``modes.adopt``): one of these must fit."""
+
+    comment: str | None = Field(default="lucid", min_length=1)
+    qos: str | None = Field(default=None, min_length=1)
+    partition: str | None = Field(default=None, min_length=1)
+
+
 class SlurmSettings(Section):
     """How jobs are handed to Slurm; nodes and GPUs are read from Slurm itself."""
 
@@ -89,6 +97,7 @@ class SlurmSettings(Section):
     )
     submit_as_user: bool = Field(default=False, description="sbatch --uid of the job's user; needs root or SlurmUser.")
     extra: tuple[str, ...] = Field(default=(), description="Further arguments of every sbatch.")
+    adopt: AdoptSettings = AdoptSettings()
     command_timeout_s: float = Field(default=30.0, gt=0)
     dead_node_fence_s: float = Field(
         default=300.0, ge=0, description="Silence after which a node's job counts as dead."
@@ -256,6 +265,7 @@ class DagsterSettings(Section):
 class ModesSettings(Section):
     """How far each automation may go."""
 
+    adopt: Mode = Field(default=Mode.OFF, description="Place jobs that users submitted held to Slurm.")
     restart: Mode = Mode.SHADOW
     isolate: Mode = Mode.SHADOW
     advise: Mode = Field(

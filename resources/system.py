@@ -11,6 +11,7 @@ from pathlib import Path
 
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.errors import ExternalError
+from lucid_pipelines.domain.states import Mode
 from lucid_pipelines.ports import Cluster
 from lucid_pipelines.resources.advisors import configured_advisor
 from lucid_pipelines.resources.clusters.checks import CheckCommand
@@ -20,6 +21,7 @@ from lucid_pipelines.resources.clusters.nodes import DeclaredCheck, LocalNode
 from lucid_pipelines.resources.clusters.nvml import NvmlSource
 from lucid_pipelines.resources.clusters.request import WrapperOptions, inherited_environment
 from lucid_pipelines.resources.clusters.slurm import SlurmCluster, SlurmOptions
+from lucid_pipelines.resources.clusters.slurm_adoption import SlurmAdoption
 from lucid_pipelines.resources.clusters.slurm_commands import SlurmCommands
 from lucid_pipelines.resources.language_models.configured import configured_model
 from lucid_pipelines.resources.notifiers import configured_notifiers
@@ -113,6 +115,7 @@ def _slurm(settings: Settings) -> Cluster:
             share=slurm.share,
             submit_as_user=slurm.submit_as_user,
             extra=slurm.extra,
+            adopt=None if settings.modes.adopt is Mode.OFF else SlurmAdoption(**slurm.adopt.model_dump()),
             dead_node_fence_s=slurm.dead_node_fence_s,
         ),
         options=replace(_options(chosen), base_env=base_env),

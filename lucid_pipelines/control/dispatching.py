@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
 
+from lucid_pipelines.control.adopting import adopted_key
 from lucid_pipelines.control.intake import code_dir, job_dir
 from lucid_pipelines.control.observing import end_failed_launch
 from lucid_pipelines.control.system import System
@@ -148,6 +149,7 @@ def _launch(system: System, attempt_id: str) -> None:
             workdir=job.spec.workdir,
             grace_s=job.spec.grace_s,
             user=job.spec.user,
+            adopted=adopted_key(job.spec),
             declared_load=dict(job.spec.declared_load) or None,
         )
     )

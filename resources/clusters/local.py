@@ -22,6 +22,7 @@ from lucid_pipelines.domain.job import Profile
 from lucid_pipelines.ports import (
     Capabilities,
     CheckResult,
+    HeldJob,
     LaunchRequest,
     LaunchResult,
     LogChunk,
@@ -121,6 +122,9 @@ class LocalCluster:
             self._options.launch_timeout_s,
         )
         return LaunchResult(request.attempt_id, log_path, already)
+
+    def held_jobs(self) -> Sequence[HeldJob]:
+        return ()
 
     def poll(self, attempt_ids: Sequence[str]) -> Mapping[str, Observation]:
         now = self._now()

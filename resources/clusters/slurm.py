@@ -27,6 +27,7 @@ from lucid_pipelines.domain.errors import ExternalError, InputError, NotFoundErr
 from lucid_pipelines.ports import (
     Capabilities,
     CheckResult,
+    HeldJob,
     LaunchRequest,
     LaunchResult,
     LogChunk,
@@ -43,6 +44,7 @@ from lucid_pipelines.resources.clusters.nodes import LocalNode, require_node
 from lucid_pipelines.resources.clusters.ranks import rank_environment
 from lucid_pipelines.resources.clusters.records import exit_record
 from lucid_pipelines.resources.clusters.request import WrapperOptions, checked_grace, wrapper_spec
+from lucid_pipelines.resources.clusters.slurm_adoption import SlurmAdoption, find_held, held_job, release
 from lucid_pipelines.resources.clusters.slurm_commands import SlurmCommands
 from lucid_pipelines.resources.clusters.slurm_drains import SlurmDrains
 from lucid_pipelines.resources.clusters.slurm_gres import (
@@ -72,6 +74,7 @@ class SlurmOptions:
         partitions: partitions whose nodes are ours to place on; each is a virtual cluster. Empty = all.
         python: the interpreter on the nodes, 3.9 or newer.
         cpus_per_gpu, memory_mib_per_gpu: asked for with each GPU; ``None`` = the partition's default.
+        adopt: which held jobs of users we place; ``None`` = none.
         share: ask for typed shards instead of whole GPUs, so that two jobs can be given one GPU.
         submit_as_user: submit with ``--uid`` of the job's user; needs root or SlurmUser.
         extra: further arguments of every sbatch.
@@ -86,6 +89,7 @@ class SlurmOptions:
     cpus_per_gpu: int | None = None
     memory_mib_per_gpu: int | None = None
     share: bool = True
+    adopt: SlurmAdoption | None = None
     submit_as_user: bool = False
     extra: tuple[str, ...] = ()
     dead_node_fence_s: float = 300.0
@@ -143,7 +147,9 @@ class SlurmCluster:
             nodes = ()
         layouts = [node_gpus(node.gres) for node in nodes]
         can_pack = self._slurm.share and bool(layouts) and all(gpus.can_share for gpus in layouts if gpus.types)
-        return Capabilities(can_pack=can_pack, can_isolate=True, can_check=True, can_adopt=False)
+        return Capabilities(
+            can_pack=can_pack, can_isolate=True, can_check=True, can_adopt=self._slurm.adopt is not None
+        )
 
     def inventory(self) -> Inventory:
         """Every node of our partitions; GPUs that jobs which are not ours hold are taken."""
@@ -156,6 +162,8 @@ class SlurmCluster:
         """Submit the attempt once, whoever else tries at the same time or died on the way."""
         nodes = {name: self._local_node(node) for name, node in self._known_nodes().items()}
         spec = self._spec(request, nodes)
+        if request.adopted is not None:
+            return self._start_adopted(request, spec)
         try:
             folder = self._layout.place(request.attempt_id, request.job_dir, spec)
             for output in (spec["output_dir"], spec["checkpoint_dir"]):
@@ -178,6 +186,11 @@ class SlurmCluster:
             ) from error
         self._forget_jobs()
         return LaunchResult(request.attempt_id, log_path, already)
+
+    def held_jobs(self) -> Sequence[HeldJob]:
+        """Users' held jobs with the site's tag; one command."""
+        adopt = self._slurm.adopt
+        return [] if adopt is None else [held_job(job) for job in self._fresh_jobs(FRESH_S) if adopt.wants(job)]
 
     def poll(self, attempt_ids: Sequence[str]) -> Mapping[str, Observation]:
         """One command for all of them."""
@@ -223,7 +236,9 @@ class SlurmCluster:
             raise ExternalError(f"attempt {attempt_id!r} cannot be stopped now; call again: {error}") from error
         finally:
             self._forget_jobs()
-        if not is_over(job):  # its wrapper reads the request; without the signal, within a sampling interval
+        if _adopted_output(folder) is not None:
+            self.commands.run("scancel", str(job.job_id))
+        elif not is_over(job):  # its wrapper reads the request; without the signal, within a sampling interval
             self.commands.run("scancel", "--batch", "--signal=TERM", str(job.job_id))
 
     def fence(self, attempt_id: str) -> int:
@@ -250,7 +265,12 @@ class SlurmCluster:
         return found
 
     def read_log(self, attempt_id: str, offset: int, max_bytes: int) -> LogChunk:
-        return read_chunk(self._folder(attempt_id) / wrapper.LOG, offset, max_bytes)
+        folder = self._folder(attempt_id)
+        try:
+            output = _adopted_output(folder)
+        except (OSError, ValueError) as error:
+            raise ExternalError(f"it cannot be read where the log is: {error}") from error
+        return read_chunk(folder / wrapper.LOG if output is None else Path(output), offset, max_bytes)
 
     def fetch_checkpoints(self, attempt_id: str, target: Path) -> None:
         """Nothing to do: jobs write their checkpoints on the shared disk."""
@@ -338,6 +358,32 @@ class SlurmCluster:
                 self._slurm.python, "-I", "-S", "-X", "utf8", str(self._wrapper), "--rank",
             ]  # fmt: skip
         return spec
+
+    def _start_adopted(self, request: LaunchRequest, spec: Mapping[str, Any]) -> LaunchResult:
+        """Pin a user's held job to the placement and release it; repeated after a crash it ends the same."""
+        known = self._known_nodes()
+        asked = {gres_request(node_gpus(known[s.node].gres), s, is_shared=False) for s in request.placement.shares}
+        if len(asked) > 1:
+            raise InputError(
+                f"a job on several nodes gets GPUs of the same numbers on each of them; {request.placement}"
+            )
+        try:
+            folder = self._layout.place(request.attempt_id, request.job_dir, spec)
+            self._layout.mark_live(request.attempt_id, folder)
+            with self._submitting(folder):
+                if os.path.lexists(folder / wrapper.EXIT) or os.path.lexists(folder / wrapper.FENCED):
+                    return LaunchResult(request.attempt_id, str(folder / wrapper.LOG), already=True)
+                job, already = find_held(self.commands.jobs(), str(request.adopted), TAG + request.attempt_id)
+                output = self.commands.output_of(job.job_id)
+                replace_json(folder / SUBMITTED, {"slurm_job_id": job.job_id, "adopted_output": output})
+                if not already:
+                    gres = next(iter(asked)) if self._pins(request) else None
+                    release(self.commands, job, TAG + request.attempt_id, request.placement.node_names, gres)
+        except (OSError, ValueError) as error:
+            raise ExternalError(f"the held job {request.adopted} cannot be started; call again: {error}") from error
+        finally:
+            self._forget_jobs()
+        return LaunchResult(request.attempt_id, output or str(folder / wrapper.LOG), already)
 
     def _pins(self, request: LaunchRequest) -> bool:
         nodes = self._known_nodes()
@@ -516,7 +562,9 @@ class SlurmCluster:
             if known is None:
                 return OnDisk(is_placed=False)
             known.stat()  # a folder that has gone away says nothing
-            return OnDisk(True, None, False, self._started.get(attempt_id), _submitted_as(known))
+            adopted, stopped = _adopted_output(known) is not None, os.path.lexists(known / wrapper.STOP)
+            started_at, number = self._started.get(attempt_id), _submitted_as(known)
+            return OnDisk(True, None, False, started_at, number, None, adopted, stopped)
         except (OSError, ValueError) as error:
             return OnDisk(True, problem=f"cannot be observed: {error}")
 
@@ -640,6 +688,12 @@ def _job_name(request: LaunchRequest) -> str:
 def _submitted_as(folder: Path) -> int | None:
     data = read_record(folder, SUBMITTED)
     return None if data is None else int(data["slurm_job_id"])
+
+
+def _adopted_output(folder: Path) -> str | None:
+    """Where a user's own batch job writes; ``None`` for jobs under our wrapper."""
+    data = read_record(folder, SUBMITTED)
+    return None if data is None or "adopted_output" not in data else str(data["adopted_output"] or "/dev/null")
 
 
 def _leftovers(folder: Path) -> int:

@@ -86,6 +86,13 @@ class SlurmCommands:
         except (IndexError, ValueError) as error:
             raise ExternalError(f"sbatch gave no job number: {said[:120]!r}") from error
 
+    def output_of(self, job_id: int) -> str | None:
+        """Where a job's standard output goes, with Slurm's patterns filled in; ``None`` when it does not say."""
+        for line in self.run("scontrol", "show", "job", str(job_id)).splitlines():
+            if line.strip().startswith("StdOut="):
+                return line.strip().removeprefix("StdOut=") or None
+        return None
+
     def run(self, name: str, *arguments: str, script: str | None = None, keep_open: int | None = None) -> str:
         """Run one command to its end.
 

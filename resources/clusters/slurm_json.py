@@ -57,7 +57,7 @@ class SlurmJob:
     work_dir: str
     output: str
     command: str
-    can_requeue: bool
+    is_array: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ def _job(row: Mapping[str, Any]) -> SlurmJob:
             work_dir=str(row.get("current_working_directory") or ""),
             output=str(row.get("standard_output") or ""),
             command=str(row.get("command") or ""),
-            can_requeue=bool(row.get("requeue")),
+            is_array=bool(row.get("array_task_string")) or bool(_number(row.get("het_job_id"))),
         )
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise ValueError(f"a job in Slurm's answer cannot be understood ({error!r}): {str(row)[:120]}") from error

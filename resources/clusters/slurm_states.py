@@ -45,6 +45,8 @@ class OnDisk:
 
     Attributes:
         is_placed: whether it was ever about to be submitted.
+        is_adopted: whether it is a user's own batch job, without a wrapper.
+        is_stopped: whether we asked for its end.
         stop_is_ours: whether its record speaks of a stop that we asked for.
     """
 
@@ -54,6 +56,8 @@ class OnDisk:
     started_at: datetime | None = None
     submitted_as: int | None = None
     problem: str | None = None
+    is_adopted: bool = False
+    is_stopped: bool = False
 
 
 def is_over(job: SlurmJob) -> bool:
@@ -77,13 +81,18 @@ def observation(attempt_id: str, disk: OnDisk, job: SlurmJob | None, fault: str 
         return Observation(attempt_id, Sight.UNOBSERVED, now, "slurm:error", disk.started_at, detail=fault)
     if job is None:
         return _unknown_to_slurm(attempt_id, disk, now)
+    if disk.is_adopted and is_over(job) and job.state != "NODE_FAIL":
+        reason = _BY_SLURM.get(job.state, "exited")
+        reason = "stopped" if disk.is_stopped and reason == "cancelled" else reason
+        return _exited(attempt_id, by_slurm(job, reason, job.started_at, now), now, "slurm:squeue")
     named = f"Slurm job {job.job_id}"
     if job.state in WAITING:
         detail = f"{named} waits: {job.reason or job.state}"
         return Observation(attempt_id, Sight.QUEUED, now, "slurm:squeue", detail=detail)
     if not is_over(job):
-        if record is not None or disk.started_at is not None:
-            return Observation(attempt_id, Sight.RUNNING, now, "slurm:squeue", disk.started_at)
+        started_at = job.started_at if disk.is_adopted else disk.started_at
+        if record is not None or started_at is not None:
+            return Observation(attempt_id, Sight.RUNNING, now, "slurm:squeue", started_at)
         return Observation(attempt_id, Sight.QUEUED, now, "slurm:squeue", detail=f"{named} is being started")
     reason = _BY_SLURM.get(job.state)
     if record is not None:

@@ -24,6 +24,7 @@ from lucid_pipelines.domain.errors import ExternalError, InputError, LucidError,
 from lucid_pipelines.ports import (
     Capabilities,
     CheckResult,
+    HeldJob,
     LaunchRequest,
     LaunchResult,
     LogChunk,
@@ -162,6 +163,9 @@ class SshCluster:
         return LaunchResult(
             request.attempt_id, f"{sent.nodes[0]}:{first['log_path']}", all(result["already"] for result in results)
         )
+
+    def held_jobs(self) -> Sequence[HeldJob]:
+        return ()
 
     def poll(self, attempt_ids: Sequence[str]) -> Mapping[str, Observation]:
         now = self._now()
