@@ -18,11 +18,24 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import cast
 
-from ranges import Claim, mean_of, report
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.ranges import Claim, mean_of, report
+from lucid_pipelines.control.following import Follower
+from lucid_pipelines.control.system import System
+from lucid_pipelines.domain.cluster import Inventory, Placement
+from lucid_pipelines.domain.job import Attempt, Job, JobSpec
+from lucid_pipelines.domain.states import AttemptState, JobState
 from lucid_pipelines.logs import FileSource
+from lucid_pipelines.ports import Cluster, LogChunk
+from lucid_pipelines.resources.clusters.logs import read_chunk
+from lucid_pipelines.settings import Settings
+from lucid_pipelines.store import ActiveAttempt, Store
 from lucid_pipelines.tracker.classes import LineClassifier
 from lucid_pipelines.tracker.fields import RecordParser
 from lucid_pipelines.tracker.follow import FollowState, follow
@@ -45,6 +58,7 @@ def main() -> int:
             classifying(options.lines, options.rounds),
             *large_log(Path(folder), options.gigabytes, options.rounds),
             many_jobs(Path(folder), options.jobs, options.rounds),
+            live_pass(Path(folder), options.jobs, options.rounds),
         ]
     return report(claims, as_json=options.json)
 
@@ -109,6 +123,69 @@ def many_jobs(folder: Path, jobs: int, rounds: int) -> Claim:
         if number:
             times.append(time.process_time() - begin)
     return mean_of(f"one pass over {jobs} jobs, CPU s", times, at_most=5.0, why="the metrics asset runs every 30 s")
+
+
+def live_pass(folder: Path, jobs: int, rounds: int) -> Claim:
+    """The same pass as the running service makes it: cursors and values in the state database, in a new process
+    each time (nothing is remembered but the cursor).
+    """
+    logs = {f"j{i}-a1": (folder / f"live{i}.log", _job_log(i)) for i in range(jobs)}
+    now = datetime(2026, 1, 5, tzinfo=UTC)
+    placement = Placement.of({"node-1": [0]})
+    active = [
+        ActiveAttempt(
+            Job(f"j{i}", JobSpec("job", "u", "v", 1, ("x",)), JobState.RUNNING, now, now, 1),
+            Attempt(f"j{i}-a1", f"j{i}", 1, AttemptState.RUNNING, placement, now, now),
+            (),
+        )
+        for i in range(jobs)
+    ]
+    times: list[float] = []
+    with Store.open(folder / "state.db") as store:
+        clock = _Clock(now)
+        settings = Settings.model_validate({"home": folder})
+        system = System.of(
+            settings, store, cast("Cluster", _Files({name: path for name, (path, _) in logs.items()})), clock
+        )
+        for number in range(rounds + 1):
+            for path, lines in logs.values():
+                with path.open("ab") as file:
+                    file.write(
+                        "\n".join(next(lines) for _ in range(LINES_A_SECOND * BETWEEN_PASSES_S)).encode() + b"\n"
+                    )
+            clock.moment += timedelta(seconds=BETWEEN_PASSES_S)
+            follower = Follower()
+            begin = time.process_time()
+            looks = follower.look(system, active)
+            if number:
+                times.append(time.process_time() - begin)
+            assert all(look.tracked and look.tracked.progress["step"] for look in looks)
+    why = "one materialisation of training_metrics"
+    return mean_of(f"one live pass over {jobs} jobs, store included, CPU s", times, at_most=10.0, why=why)
+
+
+@dataclass
+class _Clock:
+    moment: datetime
+
+    def now(self) -> datetime:
+        return self.moment
+
+    def sleep(self, duration_s: float) -> None:
+        self.moment += timedelta(seconds=duration_s)
+
+
+@dataclass(frozen=True)
+class _Files:
+    """As much of a cluster as a look needs."""
+
+    paths: dict[str, Path]
+
+    def read_log(self, attempt_id: str, offset: int, max_bytes: int) -> LogChunk:
+        return read_chunk(self.paths[attempt_id], offset, max_bytes)
+
+    def inventory(self) -> Inventory:
+        return Inventory((), datetime.now(UTC))
 
 
 def _job_log(seed: int) -> Iterator[str]:
