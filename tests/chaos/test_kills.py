@@ -80,7 +80,7 @@ def test_random_kills(settings: Settings, tmp_path: Path) -> None:
                 command = _submit(source, ledger, code, f"chaos-{number}-{copy}")
             assert command.wait(60) == 0
         time.sleep(chance.uniform(0.0, 1.5))
-        killed[target] += _strike(settings, target, chance)
+        killed[target] += strike(settings, target, chance)
 
     with Client(settings=settings) as client:
         by_name = {job.spec.name: job for job in client.jobs(limit=None)}
@@ -109,7 +109,8 @@ def _submit(source: Path, ledger: Path, code: int, name: str) -> subprocess.Pope
     )
 
 
-def _strike(settings: Settings, target: str, chance: random.Random) -> int:
+def strike(settings: Settings, target: str, chance: random.Random) -> int:
+    """Kill one process of this kind. Returns how many were."""
     status = read_status(run_files(settings))
     if status is None or target == "submitting command":
         return 0

@@ -60,7 +60,7 @@ class World:
                 bare.settings, Watched(store, wire), Watched(self.cluster, wire), bare.policy, self.clock
             )  # type: ignore[arg-type]
             try:
-                session.run_until(lambda: all(store.jobs.get(i).state.is_terminal for i in self.ids.values()), most=600)
+                session.run_until(session.have_ended, most=600)
                 for _ in range(4):
                     session.run_pass()
             except KilledError:

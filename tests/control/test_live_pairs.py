@@ -51,7 +51,8 @@ def test_two_jobs_share_a_gpu_and_the_pair_is_kept(store: Store, tmp_path: Path)
     session.run_until(lambda: bool(store.pairs.open()) and store.pairs.open()[0].verdict is PairVerdict.KEPT, most=60)
     measured = store.pairs.open()[0].measured or {}
     assert measured["gpu_util_pct"] == 60.0 and measured["planned_util_pct"] == 60.0
-    session.run_until(lambda: all(session.job(name).state is JobState.COMPLETED for name in session.ids))
+    session.finish()
+    assert {session.job(name).state for name in session.ids} == {JobState.COMPLETED}
     (ended,) = store.pairs.find()
     assert ended.pair_id == pair.pair_id and ended.ended_at is not None
     assert [action.state for action in store.actions.find(kind="pack")] == [ActionState.EXECUTED]
@@ -66,7 +67,8 @@ def test_a_pair_that_slows_down_is_split_and_the_later_job_stays_alone(store: St
     (pair,) = store.pairs.find()
     assert pair.verdict is PairVerdict.SPLIT and "of its speed alone" in (pair.why or "")
     assert session.job("long").state is JobState.RUNNING, "the earlier job goes on"
-    session.run_until(lambda: all(session.job(name).state is JobState.COMPLETED for name in session.ids))
+    session.finish()
+    assert {session.job(name).state for name in session.ids} == {JobState.COMPLETED}
     assert len(store.pairs.find()) == 1, "never packed again"
     assert [action.state for action in store.actions.find(kind="unpack")] == [ActionState.EXECUTED]
     stops = [run.exit.signal for run in session.cluster.runs.values() if run.exit and run.exit.reason == "stopped"]

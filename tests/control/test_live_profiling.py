@@ -26,7 +26,7 @@ def test_short_jobs_end_in_the_pool_and_the_others_begin_again_with_a_profile(st
     jobs = [ScriptedJob("short", work_s=5.0), ScriptedJob("long", work_s=30.0), ScriptedJob("huge", gpus=4)]
     session = Session.open(tmp_path, store, POOL, jobs, profiling=SHORT)
     session.submit("short", "long", "huge")
-    session.run_until(lambda: all(session.job(name).state.is_terminal for name in session.ids))
+    session.run_until(session.have_ended)
     attempts = {name: store.attempts.of_job(session.ids[name]) for name in session.ids}
     assert [(a.profiling, a.placement.node_names) for a in attempts["short"]] == [(True, ("p1",))]
     assert [a.profiling for a in attempts["long"]] == [True, False]
@@ -41,7 +41,7 @@ def test_a_job_goes_on_where_it_was_profiled_if_the_site_wants_that(store: Store
     jobs = [ScriptedJob("a", work_s=30.0), ScriptedJob("b", work_s=30.0)]
     session = Session.open(tmp_path, store, POOL, jobs, profiling={**SHORT, "move": "continue"})
     session.submit("a", "b")
-    session.run_until(lambda: all(session.job(name).state.is_terminal for name in session.ids))
+    session.run_until(session.have_ended)
     numbers = sorted(session.job(name).attempt_count for name in session.ids)
     assert numbers == [1, 2], "half of the pool is given away, the other job moves"
     stayed = next(name for name in session.ids if session.job(name).attempt_count == 1)
@@ -87,7 +87,7 @@ def test_a_node_is_lent_at_a_burst_and_given_back(store: Store, tmp_path: Path, 
         session.run_pass()
     loans = store.loans.out()
     assert [(loan.node, loan.to_vc) for loan in loans] == ([] if mode == "shadow" else [("i2", "profiler")])
-    session.run_until(lambda: all(session.job(name).state.is_terminal for name in session.ids))
+    session.run_until(session.have_ended)
     used = {a.placement.node_names[0] for name in session.ids for a in store.attempts.of_job(session.ids[name])}
     assert used == ({"p1"} if mode == "shadow" else {"p1", "i2"})
     if mode == "approve":

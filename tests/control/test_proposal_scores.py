@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 from lucid_pipelines.control.proposal_scores import mode_records, score_proposals
-from lucid_pipelines.domain.states import JobState
 from lucid_pipelines.store import Store
 from tests.control.test_live_pairs import pair_of, until_known
-from tests.support_control.live_days import Session
 
 
 @pytest.fixture
@@ -20,17 +18,13 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def finish(session: Session) -> None:
-    session.run_until(lambda: all(session.job(name).state is JobState.COMPLETED for name in session.ids))
-
-
 def test_a_pair_that_was_only_proposed_is_scored_when_both_have_ended(store: Store, tmp_path: Path) -> None:
     session = pair_of(store, tmp_path, modes={"pack": "shadow"})
     until_known(session)
     for _ in range(3):
         session.run_pass()
     assert score_proposals(session.system, session.clock.now()) == 0, "nobody can tell yet"
-    finish(session)
+    session.finish()
     assert score_proposals(session.system, session.clock.now()) == 1
     (action,) = store.actions.find(kind="pack")
     score = action.score or {}
@@ -44,7 +38,7 @@ def test_a_pair_that_was_only_proposed_is_scored_when_both_have_ended(store: Sto
 def test_a_pair_that_was_formed_is_scored_by_what_was_measured(store: Store, tmp_path: Path) -> None:
     session = pair_of(store, tmp_path)
     until_known(session)
-    finish(session)
+    session.finish()
     assert score_proposals(session.system, session.clock.now()) == 1
     (action,) = store.actions.find(kind="pack")
     score = action.score or {}

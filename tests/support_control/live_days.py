@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lucid_pipelines.control.exits import claim_exits, handle_exit
-from lucid_pipelines.control.intake import claim_batch, take_in
+from lucid_pipelines.control.intake import INTAKE_STATES, claim_batch, take_in
 from lucid_pipelines.control.recovering import carry_out_due
 from lucid_pipelines.control.scheduling import PassReport, run_pass
 from lucid_pipelines.control.system import System
@@ -30,6 +30,7 @@ class Session:
     clock: OwnClock
     reports: list[PassReport] = field(default_factory=list)
     ids: dict[str, str] = field(default_factory=dict)
+    has_new: bool = True
 
     @classmethod
     def open(
@@ -50,6 +51,7 @@ class Session:
         self.system = System.of(old.settings, old.store, self.cluster, self.clock)
 
     def submit(self, *names: str) -> list[str]:
+        self.has_new = True
         for name in names:
             scripted = self.cluster.jobs[name]
             spec = JobSpec(name, scripted.user, scripted.vc, scripted.gpus, ("run", name))
@@ -57,22 +59,27 @@ class Session:
         return [self.ids[name] for name in names]
 
     def take_in(self) -> None:
+        """What the submission job does; the scripted time is the estimate."""
         for claim in claim_batch(self.system, "intake"):
             take_in(self.system, claim)
             work_s = self.cluster.jobs[claim.item.spec.name].work_s
             self.system.store.jobs.annotate(
                 claim.item.job_id, who="test", why="told", now=self.clock.now(), estimate=Estimate(work_s, "scripted")
             )
+        counts = self.system.store.jobs.counts()
+        self.has_new = any(counts[state] for state in INTAKE_STATES)
 
     def run_pass(self, after_s: float = 1.0) -> PassReport:
         self.clock.sleep(after_s)
-        self.take_in()
+        if self.has_new:
+            self.take_in()
         report = run_pass(self.system, "loop")
         assert report.policy_error is None, report.policy_error
         self.reports.append(report)
-        for claim in claim_exits(self.system, "loop"):
-            handle_exit(self.system, claim)
-        carry_out_due(self.system)
+        if report.observed.ended:
+            for claim in claim_exits(self.system, "loop"):
+                handle_exit(self.system, claim)
+            carry_out_due(self.system)
         return report
 
     def run_until(self, is_done: Callable[[], bool], most: int = 2_000, after_s: float = 1.0) -> None:
@@ -90,10 +97,19 @@ class Session:
             passed_s = (self.clock.now() - begin).total_seconds()
             while todo and todo[0].submit_s <= passed_s:
                 self.submit(todo.pop(0).name)
-            if not todo and all(self.job(name).state.is_terminal for name in self.ids):
+            if not todo and self.have_ended():
                 return
             self.run_pass(every_s)
         raise AssertionError({name: self.job(name).state.value for name in self.ids})
+
+    def have_ended(self) -> bool:
+        """Whether every job that was submitted has."""
+        counts = self.system.store.jobs.counts()
+        return not any(count and not state.is_terminal for state, count in counts.items())
+
+    def finish(self) -> None:
+        """Go on in steps of four seconds until all have ended."""
+        self.run_until(self.have_ended, after_s=4.0)
 
     def job(self, name: str) -> Job:
         return self.system.store.jobs.get(self.ids[name])
