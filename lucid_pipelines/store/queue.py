@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import Connection, func, select
@@ -27,6 +29,10 @@ _ATTEMPTS = tables.attempts
 _SLOTS = tables.gpu_slots
 _SHOWN = (JobState.QUEUED, JobState.PROFILE_QUEUED, JobState.RUNNING, JobState.PROFILING)
 _CHUNK = 500
+_ALONE: frozenset[str] = frozenset()
+_ARRIVAL_ORDER = attrgetter("submitted_at", "job_id")
+_PLACED_ORDER = attrgetter("attempt.placed_at", "attempt.attempt_id")
+_SLOT_ORDER = attrgetter("node", "gpu_index", "slot")
 _PAIRS = tables.pairs
 _TOGETHER = select(_PAIRS.c.id, _PAIRS.c.verdict).where(_PAIRS.c.ended_at.is_(None)).order_by(_PAIRS.c.id)
 _LENT = select(tables.node_loans).where(tables.node_loans.c.returned_at.is_(None)).order_by(tables.node_loans.c.id)
@@ -75,7 +81,7 @@ class Queue:
         jobs = self._current_jobs(connection)
         active, slots = self._current_active(connection, [job for job in jobs.values() if job.state.is_active])
         waiting = [job for job in jobs.values() if not job.state.is_active]
-        waiting.sort(key=lambda job: (job.submitted_at, job.job_id))
+        waiting.sort(key=_ARRIVAL_ORDER)
         conditions = tables.node_conditions
         in_force = select(conditions).where(conditions.c.lifted_at.is_(None)).order_by(conditions.c.id)
         self._last = QueueView(
@@ -125,11 +131,13 @@ class Queue:
         slots = self._current_slots(connection, last, versions, [attempts[job_id].attempt_id for job_id in stale])
         partners = _partners(slots)
         active = [
-            ActiveAttempt(job, attempt, tuple(sorted(partners.get(attempt.attempt_id, ()))))
+            ActiveAttempt(
+                job, attempt, tuple(sorted(partners[attempt.attempt_id])) if partners.get(attempt.attempt_id) else ()
+            )
             for job in running
             for attempt in (attempts[job.job_id],)
         ]
-        active.sort(key=lambda entry: (entry.attempt.placed_at, entry.attempt.attempt_id))
+        active.sort(key=_PLACED_ORDER)
         self._active = _Active(versions, attempts, tuple(active), slots)
         return self._active.active, slots
 
@@ -143,7 +151,7 @@ class Queue:
         fresh = [SlotUse(*row.values()) for row in _rows(connection, _SLOTS, _SLOTS.c.attempt_id, changed_ids)]
         total = int(connection.execute(select(func.count()).select_from(_SLOTS)).scalar_one())
         if last.slots and len(kept) + len(fresh) == total:
-            return tuple(sorted([*kept, *fresh], key=lambda slot: (slot.node, slot.gpu_index, slot.slot)))
+            return tuple(sorted([*kept, *fresh], key=_SLOT_ORDER))
         in_order = select(_SLOTS).order_by(_SLOTS.c.node, _SLOTS.c.gpu_index, _SLOTS.c.slot)
         return tuple(SlotUse(*row) for row in connection.execute(in_order).all())
 
@@ -159,11 +167,10 @@ def _rows(connection: Connection, table: Any, key: Any, wanted: Sequence[object]
 
 
 def _partners(slots: tuple[SlotUse, ...]) -> dict[str, set[str]]:
-    by_gpu: dict[tuple[str, int], set[str]] = {}
-    for slot in slots:
-        by_gpu.setdefault((slot.node, slot.gpu_index), set()).add(slot.attempt_id)
+    """Attempts that share a GPU; its two halves are neighbours in the order of slots."""
     partners: dict[str, set[str]] = {}
-    for sharing in by_gpu.values():
-        for attempt_id in sharing:
-            partners.setdefault(attempt_id, set()).update(sharing - {attempt_id})
+    for one, two in pairwise(slots):
+        if one.attempt_id != two.attempt_id and one.gpu_index == two.gpu_index and one.node == two.node:
+            partners.setdefault(one.attempt_id, set()).add(two.attempt_id)
+            partners.setdefault(two.attempt_id, set()).add(one.attempt_id)
     return partners
