@@ -51,18 +51,19 @@ class LiveState:
         Returns:
             The state and the operations that led to it; a single ``RESET`` when it was built anew.
         """
+        state, self._state = self._state, None  # whatever goes wrong on the way, a half-changed state is never kept
         operations = None if self._facts is None else difference(self._facts, facts)
-        if self._state is not None and operations is not None:
+        if state is not None and operations is not None:
             try:
                 for operation in operations:
-                    perform(self._state, operation)
+                    perform(state, operation)
             except LucidError:
                 operations = None  # the rows went a way that these operations cannot tell
-        if self._state is None or operations is None:
-            self._state = build(facts)
+        if state is None or operations is None:
+            state = build(facts)
             operations = [Operation(Verb.RESET, facts=facts)]
-        self._facts = facts
-        return self._state, operations
+        self._state, self._facts = state, facts
+        return state, operations
 
 
 def build(facts: Facts) -> ClusterState:

@@ -97,6 +97,7 @@ def run_pass(system: System, worker: str) -> PassReport:
             _log.exception("the policy %s broke", system.policy.name)
             store.counters.add("policy_failures", now=system.clock.now())
             policy_error = f"{type(error).__name__}: {error}"
+            system.memory.state = LiveState()  # it begins anew: its caches may have been left half-changed
     dispatched = dispatch(system, worker)
     is_idle = not (queue.active or queue.waiting or applied.changed or dispatched.done or dispatched.put_off)
     wall_s = time.perf_counter() - begin
