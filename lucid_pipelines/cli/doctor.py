@@ -17,7 +17,10 @@ from lucid_pipelines.cli.output import console, one_line, print_json
 from lucid_pipelines.domain.cluster import NodeCondition
 from lucid_pipelines.domain.errors import LucidError
 from lucid_pipelines.domain.states import Mode
+from lucid_pipelines.ports import Cluster
 from lucid_pipelines.resources.advisors import STANDALONE, open_advisor
+from lucid_pipelines.resources.clusters import slurm_findings
+from lucid_pipelines.resources.clusters.slurm import SlurmCluster
 from lucid_pipelines.resources.system import has_nvml_library, open_system
 from lucid_pipelines.service.control import sensor_ticks
 from lucid_pipelines.service.dagster_home import run_files
@@ -130,11 +133,30 @@ def _cluster(settings: Settings) -> list[Finding]:
     if off:
         found.append(Finding("cluster", Level.NOTE, f"not possible on this kind of cluster: {', '.join(off)}"))
     found += [
-        Finding("node", Level.PROBLEM, f"{node.name} is {node.condition.value}")
+        Finding(
+            "node",
+            Level.PROBLEM,
+            f"{node.name} is {node.condition.value}" + (f": {node.detail}" if node.detail else ""),
+        )
         for node in inventory.nodes
         if node.condition is not NodeCondition.READY
     ]
-    return found
+    return [*found, *_slurm(system.cluster)]
+
+
+def _slurm(cluster: Cluster) -> list[Finding]:
+    """What a site's Slurm makes possible and which lines of its configuration would enable more."""
+    if not isinstance(cluster, SlurmCluster):
+        return []
+    return [
+        Finding(
+            "slurm",
+            Level.PROBLEM if item.is_problem else Level.NOTE if item.advice else Level.OK,
+            item.text,
+            item.advice,
+        )
+        for item in slurm_findings.examine(cluster)
+    ]
 
 
 def _nvml() -> Finding:

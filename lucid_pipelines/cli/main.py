@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from lucid_pipelines import __version__
-from lucid_pipelines.cli import actions, cluster, doctor, jobs, logs, metrics, service, submit
+from lucid_pipelines.cli import actions, cluster, doctor, jobs, logs, metrics, sbatch, service, submit
 from lucid_pipelines.cli.lazy import LazyGroup
 from lucid_pipelines.cli.output import errors, one_line
 from lucid_pipelines.domain.errors import LucidError
@@ -25,6 +25,7 @@ app = typer.Typer(
 
 JOBS, SERVICE = "Jobs", "Cluster and service"
 app.command(rich_help_panel=JOBS)(submit.submit)
+app.command(rich_help_panel=JOBS)(sbatch.sbatch)
 app.command(rich_help_panel=JOBS)(jobs.jobs)
 app.command(rich_help_panel=JOBS)(jobs.show)
 app.command(rich_help_panel=JOBS)(logs.logs)

@@ -624,7 +624,7 @@ class SlurmCluster:
         return jobs
 
     def _fresh_nodes(self) -> dict[str, SlurmNode]:
-        nodes = {node.name: node for node in self.commands.nodes() if self._is_ours(node)}
+        nodes = {node.name: node for node in self.commands.nodes() if self.is_ours(node)}
         with self._guard:
             self._nodes = (time.monotonic(), nodes)
         return nodes
@@ -637,7 +637,8 @@ class SlurmCluster:
             return kept[1]
         return self._fresh_nodes()
 
-    def _is_ours(self, node: SlurmNode) -> bool:
+    def is_ours(self, node: SlurmNode) -> bool:
+        """Whether a node has GPUs and lies in one of our partitions."""
         partitions = self._slurm.partitions
         return bool(node_gpus(node.gres).types) and (not partitions or any(p in partitions for p in node.partitions))
 

@@ -15,6 +15,7 @@ from lucid_pipelines.domain.cluster import NodeCondition, Placement
 from lucid_pipelines.domain.errors import ExternalError, InputError
 from lucid_pipelines.domain.job import ExitRecord
 from lucid_pipelines.ports import Sight
+from lucid_pipelines.resources.clusters.slurm_findings import examine
 from lucid_pipelines.resources.clusters.slurm_states import is_over
 from tests.support_slurm.slurm_cluster import SlurmTestbed, short_folder
 from tests.support_slurm.slurm_harness import SlurmHarness, failing_commands
@@ -48,6 +49,9 @@ def test_two_attempts_can_be_pinned_to_the_same_gpu_and_a_third_waits(harness: S
     script = 'echo "$CUDA_VISIBLE_DEVICES" > "$LUCID_OUTPUT_DIR/gpu"; sleep 30'
     place = Placement.of({"n1": [2, 5]})
     assert harness.slurm.capabilities.can_pack
+    texts = [finding.text for finding in examine(harness.slurm)]
+    assert "GPUs are pinned one by one, and pairs by typed shards" in texts
+    assert "this user may drain and resume nodes" in texts
     pair = [harness.start(script, placement=place) for _ in range(2)]
     assert [harness.wait_output(attempt, "gpu") for attempt in pair] == ["2,5\n", "2,5\n"]
     third = harness.shell("true", placement=place)
@@ -256,6 +260,8 @@ def test_a_site_that_lets_slurm_choose_gpus_says_what_it_cannot(tmp_path: Path) 
     try:
         harness = SlurmHarness(tmp_path, testbed)
         assert not harness.slurm.capabilities.can_pack
+        advice = " ".join(finding.advice or "" for finding in examine(harness.slurm))
+        assert "Name=gpu Type=g0" in advice and "Name=shard Type=g0 Count=2" in advice and "cgroup" in advice
         attempt = harness.start('echo "$CUDA_VISIBLE_DEVICES"; exit 2', placement=Placement.of({"n1": [1, 2]}))
         assert ended(harness, attempt).exit_code == 2
         assert len(harness.log(attempt).split(b",")) == 2

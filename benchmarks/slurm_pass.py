@@ -1,0 +1,118 @@
+"""What a scheduling pass asks of Slurm and what reading its answers costs, at the size of a large site.
+
+    python benchmarks/slurm_pass.py [--jobs 1000] [--nodes 128] [--passes 5] [--json]
+
+The attempts lie on this machine's disk as running ones do. Slurm's commands are programs that print recorded
+answers of that size in the shapes of 22.05 and of 24.11, so that what is measured is our side; what the controller
+itself needs is measured by ``make test-slurm`` on a live one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.ranges import Claim, mean_of, report
+from lucid_pipelines.ports import Sight
+from lucid_pipelines.resources.clusters import wrapper
+from lucid_pipelines.resources.clusters.layout import replace_json
+from lucid_pipelines.resources.clusters.slurm import SUBMITTED, TAG, SlurmCluster
+from lucid_pipelines.resources.clusters.slurm_commands import SlurmCommands
+from tests.support_slurm import shapes
+
+GPUS_A_NODE = 8
+ROW_BYTES = 3600
+STARTED = {"wrapper": {"pid": 1, "start_ticks": 1}, "main": {"pid": 2, "start_ticks": 1}, "boot_id": "b"}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=1000)
+    parser.add_argument("--nodes", type=int, default=128)
+    parser.add_argument("--passes", type=int, default=5)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    claims: list[Claim] = []
+    for version, jobs_of, nodes_of in (
+        ("22.05.8", shapes.old_jobs, shapes.old_nodes),
+        ("24.11.3", shapes.new_jobs, shapes.new_nodes),
+    ):
+        with tempfile.TemporaryDirectory() as folder:
+            claims += _measure(Path(folder), version, jobs_of, nodes_of, arguments)
+    return report(claims, as_json=arguments.json)
+
+
+def _measure(
+    root: Path, version: str, jobs_of: Callable[..., str], nodes_of: Callable[..., str], arguments: argparse.Namespace
+) -> list[Claim]:
+    ids = [f"j-{number:05d}-a1" for number in range(arguments.jobs)]
+    jobs = []
+    for number, attempt_id in enumerate(ids):
+        gpu = number // arguments.nodes % GPUS_A_NODE
+        held, node = [f"gpu:g{gpu}:1(IDX:{gpu})"], f"n{number % arguments.nodes + 1}"
+        jobs.append(shapes.job(number + 1, comment=f"{TAG}{attempt_id}", nodes=node, gres_detail=held))
+    nodes = [shapes.node(f"n{number + 1}") for number in range(arguments.nodes)]
+    programs = _programs(root / "bin", version, _as_long_as_real(jobs_of(jobs)), nodes_of(nodes))
+    cluster = SlurmCluster(root / "cluster", SlurmCommands(folder=programs, env={"PATH": "/usr/bin:/bin"}))
+    _attempts(root, ids)
+    walls: list[float] = []
+    cluster.commands.version()
+    before = sum(cluster.commands.counts.values())
+    for _ in range(arguments.passes):
+        begin = time.perf_counter()
+        seen = cluster.poll(ids)
+        inventory = cluster.inventory()
+        walls.append(time.perf_counter() - begin)
+        assert all(one.sight is Sight.RUNNING for one in seen.values()), next(iter(seen.values()))
+        assert len(inventory.nodes) == arguments.nodes
+    asked = (sum(cluster.commands.counts.values()) - before) / arguments.passes
+    size = f"{arguments.jobs} jobs, {arguments.nodes} nodes, Slurm {version}"
+    return [
+        mean_of(f"a pass over {size} (s)", walls, at_most=2.0, why="a pass is made every second or two"),
+        Claim(f"Slurm's commands a pass, {size}", asked, at_most=3.0, why="slurmctld serves everybody"),
+    ]
+
+
+def _programs(folder: Path, version: str, jobs: str, nodes: str) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "jobs.json").write_text(jobs)
+    (folder / "nodes.json").write_text(nodes)
+    squeue = f'#!/bin/sh\n[ "$1" = --version ] && echo "slurm {version}" || exec cat {folder}/jobs.json\n'
+    for name, text in (
+        ("squeue", squeue),
+        ("sinfo", f"#!/bin/sh\nexec cat {folder}/nodes.json\n"),
+        ("scontrol", f"#!/bin/sh\nexec cat {folder}/nodes.json\n"),
+    ):
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def _as_long_as_real(text: str) -> str:
+    """A live Slurm writes about 3.6 kB a job, most of it fields that nobody reads here."""
+    content = json.loads(text)
+    for row in content["jobs"]:
+        row["fields_that_are_not_read"] = {f"field_{number}": number for number in range(110)}
+        row["system_comment"] = "x" * max(0, ROW_BYTES - len(json.dumps(row)))
+    return json.dumps(content)
+
+
+def _attempts(root: Path, ids: list[str]) -> None:
+    for number, attempt_id in enumerate(ids, start=1):
+        folder = root / "jobs" / attempt_id / "attempts" / "1"
+        folder.mkdir(parents=True)
+        replace_json(folder / wrapper.SPEC, {"attempt_id": attempt_id})
+        replace_json(folder / wrapper.STARTED, {**STARTED, "started_at": wrapper.iso(time.time())})
+        replace_json(folder / SUBMITTED, {"slurm_job_id": number})
+        (root / "cluster" / "attempts" / attempt_id).symlink_to(folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
