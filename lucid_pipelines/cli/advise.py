@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 from lucid_pipelines.advisor.advice_json import advice_to_json
-from lucid_pipelines.advisor.box import BoxLimits, extract_boxed
+from lucid_pipelines.advisor.box import BoxLimits, extract_quickly
 from lucid_pipelines.advisor.description import ExtractionLimits, LaunchDescription
 from lucid_pipelines.advisor.estimates import AdvisedEstimate, Fallback
 from lucid_pipelines.advisor.fingerprint import Fingerprint, Surroundings, fingerprint
@@ -87,7 +87,7 @@ def advise(
 
 def _read(root: Path, launch: LaunchDescription, time_box_s: float, in_process: bool) -> JobMetadata:
     if not in_process:
-        return extract_boxed(root, launch, BoxLimits(wall_s=time_box_s))
+        return extract_quickly(root, launch, BoxLimits(wall_s=time_box_s))
     from lucid_pipelines.advisor.extract import extract_metadata
 
     return extract_metadata(root, launch, ExtractionLimits(wall_s=time_box_s))
