@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import Annotated
 
 import typer
@@ -11,8 +9,6 @@ import typer
 from lucid_pipelines import __version__
 from lucid_pipelines.cli import actions, cluster, doctor, jobs, logs, metrics, sbatch, service, submit
 from lucid_pipelines.cli.lazy import LazyGroup
-from lucid_pipelines.cli.output import errors, one_line
-from lucid_pipelines.domain.errors import LucidError
 
 app = typer.Typer(
     cls=LazyGroup,
@@ -53,22 +49,3 @@ def _options(
     ] = False,
 ) -> None:
     del version
-
-
-def main() -> None:
-    """Run the command line. Exit status: 0 done, 2 wrong input, 4 not found, 5 wrong state, 6 something outside."""
-    try:
-        app()
-    except LucidError as error:
-        errors.print("[bold red]error[/bold red]", one_line(str(error)))
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except BrokenPipeError:
-        # `lucid logs JOB | head`: nobody listens any more; keep Python from complaining at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
-
-
-if __name__ == "__main__":
-    main()
