@@ -21,6 +21,7 @@ from lucid_pipelines.ports import Cluster
 from lucid_pipelines.resources.advisors import STANDALONE, open_advisor
 from lucid_pipelines.resources.clusters import slurm_findings
 from lucid_pipelines.resources.clusters.slurm import SlurmCluster
+from lucid_pipelines.resources.notifiers import configured_notifiers, missing_secrets
 from lucid_pipelines.resources.system import has_nvml_library, open_system
 from lucid_pipelines.service.control import sensor_ticks
 from lucid_pipelines.service.dagster_home import run_files
@@ -28,7 +29,6 @@ from lucid_pipelines.service.status import is_running, read_status
 from lucid_pipelines.settings import Settings, load_settings
 
 _LOW_DISK_BYTES = 2 << 30
-_LAG_ALARM_S = 120.0
 _UNHEALTHY_EXIT = 9
 
 
@@ -69,7 +69,10 @@ def doctor(as_json: AsJson = False, home: Home = None) -> None:
 def examine(settings: Settings) -> list[Finding]:
     """Every check, in the order in which a person would look. A check that breaks is itself a finding."""
     findings: list[Finding] = []
-    checks: tuple[Callable[[Settings], list[Finding]], ...] = (_machine, _state, _cluster, _service, _advisor, _modes)
+    checks: tuple[Callable[[Settings], list[Finding]], ...] = (
+        *(_machine, _state, _cluster, _service),
+        *(_advisor, _modes, _hooks),
+    )
     for check in checks:
         try:
             findings += check(settings)
@@ -100,7 +103,7 @@ def _state(settings: Settings) -> list[Finding]:
         found = [Finding("state database", Level.OK, f"{store.url}: {counts or 'no job yet'}")]
         pending, oldest = store.exits.pending()
         lag_s = (system.clock.now() - oldest).total_seconds() if oldest else 0.0
-        late = lag_s > _LAG_ALARM_S
+        late = lag_s > settings.hooks.lag_alarm_s
         advice = "see exit_sensor and failure_handling_job in the UI" if late else None
         text = f"{pending} abnormal exits wait, the oldest for {lag_s:.0f} s" if pending else "no abnormal exit waits"
         found.append(Finding("exit outbox", Level.PROBLEM if late else Level.OK, text, advice))
@@ -210,6 +213,17 @@ def _advisor(settings: Settings) -> list[Finding]:
 
 def _modes(settings: Settings) -> list[Finding]:
     return [Finding("mode", Level.NOTE, f"{name}: {mode.value}") for name, mode in settings.modes]
+
+
+def _hooks(settings: Settings) -> list[Finding]:
+    channels = sorted(configured_notifiers(settings.hooks))
+    if not channels:
+        return [Finding("hooks", Level.NOTE, "off: nobody is told of failures by webhook, chat or mail")]
+    found = [Finding("hooks", Level.OK, f"{', '.join(channels)}: {', '.join(settings.hooks.tell)}")]
+    if missing := missing_secrets(settings.hooks):
+        text = f"not in this environment: {', '.join(missing)}"
+        found.append(Finding("hooks", Level.NOTE, text, "the service needs them in its own environment"))
+    return found
 
 
 _STYLES = {Level.OK: "green", Level.NOTE: "cyan", Level.PROBLEM: "bold red"}

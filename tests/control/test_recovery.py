@@ -202,3 +202,43 @@ def test_the_report_of_a_week_counts_what_happened(world: TalkingWorld) -> None:
     assert numbers(report)["restart_precision_frac"] == 1.0
     empty = reliability(world.system, begin - timedelta(days=30), begin)
     assert numbers(empty)["failures"] == 0 and page(empty)
+
+
+def test_logs_that_a_launcher_wrote_for_each_rank_are_read_too(world: TalkingWorld) -> None:
+    attempt = world.start()
+    world.write(attempt, steps(1, 60) + "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n")
+    folder = job_dir(world.system, attempt.job_id) / "outputs" / "logs" / "attempt_0" / "1"
+    folder.mkdir(parents=True)
+    (folder / "stderr.log").write_text("loading\n" + steps(1, 60) + ECC)
+    (folder.parent / "rank_7.log").symlink_to("/etc/passwd")
+    world.cluster.failing.add(attempt.attempt_id)
+    world.rounds(8)
+    (restart,) = world.store.actions.find(kind="restart")
+    assert restart.payload["component"] == "gpu"
+    exit = world.store.exits.get(attempt.attempt_id)
+    assert exit.result is not None and "uncorrectable" in exit.result["root_text"]
+
+
+class Reader:
+    """A language model that names the line it is told to."""
+
+    def __init__(self, quote: str) -> None:
+        self.quote, self.asked = quote, 0
+
+    def complete_json(self, messages: object, schema: object, timeout_s: float) -> dict[str, object]:
+        self.asked += 1
+        return {"error_type": "framework", "faulty_component": "none", "quote": self.quote, "confidence": 0.8}
+
+
+@pytest.mark.parametrize(("quote", "name"), [("frobnicator subsystem gave up: code 7", "accepted"),
+                                             ("a line that nobody wrote", "invented_quote")])  # fmt: skip
+def test_a_language_model_is_asked_about_what_no_rule_knows_and_must_quote(
+    world: TalkingWorld, quote: str, name: str
+) -> None:
+    world.with_model(Reader(quote))
+    attempt, other = world.start(), world.start()
+    world.write(attempt, steps(1, 60) + "FATAL frobnicator subsystem gave up: code 7\n")
+    world.write(other, steps(1, 60) + ECC)
+    world.cluster.failing |= {attempt.attempt_id, other.attempt_id}
+    world.rounds(6)
+    assert world.store.counters.all("failures_model") == {f"failures_model_{name}": 1}, "not about the known one"

@@ -16,7 +16,13 @@ import pytest
 
 from lucid_pipelines.domain.errors import ExternalError, InputError
 from lucid_pipelines.ports import Notice
-from lucid_pipelines.resources.notifiers import EmailNotifier, SlackNotifier, WebhookNotifier, configured_notifiers
+from lucid_pipelines.resources.notifiers import (
+    EmailNotifier,
+    SlackNotifier,
+    WebhookNotifier,
+    configured_notifiers,
+    missing_secrets,
+)
 from lucid_pipelines.settings import EmailSettings, HooksSettings
 
 NOTICE = Notice(
@@ -157,10 +163,15 @@ def test_mail_is_plain_text_with_an_id_made_of_the_key() -> None:
 
 
 def test_everything_is_off_by_default_and_a_missing_secret_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening a control plane does not need the secrets: only sending does."""
     assert configured_notifiers(HooksSettings()) == {}
     monkeypatch.delenv("CHAT_URL", raising=False)
-    chosen = HooksSettings.model_validate({"slack": {"url_env": "CHAT_URL"}})
-    with pytest.raises(InputError, match="CHAT_URL"):
-        configured_notifiers(chosen)
-    monkeypatch.setenv("CHAT_URL", "https://chat.example.com/hooks/abc")
-    assert list(configured_notifiers(chosen)) == ["slack"]
+    chosen = HooksSettings.model_validate({"slack": {"url_env": "CHAT_URL", "allow_private": True}})
+    chat = configured_notifiers(chosen)["slack"]
+    assert missing_secrets(chosen) == ["CHAT_URL"]
+    with pytest.raises(ExternalError, match="CHAT_URL"):
+        chat.send(NOTICE, 1.0)
+    with receiver() as (url, seen):
+        monkeypatch.setenv("CHAT_URL", url)
+        chat.send(NOTICE, 5.0)
+    assert len(seen) == 1 and missing_secrets(chosen) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -16,6 +17,7 @@ from lucid_pipelines.definitions import defs
 from lucid_pipelines.domain.cluster import NodeShare, Placement
 from lucid_pipelines.domain.states import JobState, Mode, Outcome
 from lucid_pipelines.sensors.exits import exit_sensor
+from lucid_pipelines.sensors.notices import notice_sensor
 from lucid_pipelines.sensors.scheduling import scheduling_sensor
 from lucid_pipelines.sensors.submission import submission_sensor
 from lucid_pipelines.store import ActionState
@@ -197,3 +199,14 @@ def test_a_sensor_says_why_it_skips(client: Client, instance: DagsterInstance) -
     skipped = tick(exit_sensor, instance)
     assert "no abnormal exit" in skipped.skip_message
     assert not isinstance(skipped, RunRequest | SkipReason)
+
+
+def test_the_week_is_reported_and_notices_have_a_job(client: Client, instance: DagsterInstance) -> None:
+    now = client.system.clock.now()
+    monday = f"{now - timedelta(days=now.weekday()):%Y-%m-%d}"
+    result = execute("weekly_reliability_job", instance, partition_key=monday)
+    (report,) = result.asset_materializations_for_node("weekly_reliability")
+    assert report.metadata["failures"].value == 0
+    assert "| restarts |" in report.metadata["report"].value
+    assert execute("notification_job", instance).success
+    assert isinstance(tick(notice_sensor, instance).skip_message, str), "no channel is set up"
