@@ -31,7 +31,7 @@ from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.cluster import Gpu, GpuSample, Inventory, Node
 from lucid_pipelines.domain.job import Estimate, ExitRecord, JobSpec, Profile
 from lucid_pipelines.domain.states import Outcome
-from lucid_pipelines.ports import Observation, Sight
+from lucid_pipelines.ports import Capabilities, Observation, Sight
 from lucid_pipelines.store import Store, tables
 from lucid_pipelines.store.codec import estimate_to_json, profile_to_json
 from lucid_pipelines.store.database import Transaction
@@ -54,6 +54,10 @@ class MemoryCluster(PretendCluster):
             )
             for i in range(NODES)
         )
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(can_pack=True, can_isolate=True, can_check=True, can_adopt=False)
 
     def inventory(self) -> Inventory:
         return Inventory(self._nodes, self.clock.now())
@@ -148,8 +152,7 @@ def _fill(system: System, clock: OwnClock, rng: random.Random) -> int:
     missing = WAITING - len(system.store.queue.view().waiting)
     number += missing
     _submit(system, clock, rng, missing, number)
-    for _ in range(3):
-        decide(system, system.store.queue.view())
+    while decide(system, system.store.queue.view())[0].packed:
         _all_started(system, clock)
     return number
 

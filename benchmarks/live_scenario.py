@@ -31,7 +31,7 @@ from tests.support_control.scenario import NODES, SECTIONS, scenario, simulate, 
 from tests.support_control.scripted import ScriptedJob
 from tests.support_control.worlds import take_in_all
 
-STEP_S = 0.25
+STEP_S = 0.1
 PROGRAM = """\
 import os, sys, time
 name, board = sys.argv[1], sys.argv[4]

@@ -55,7 +55,7 @@ def top(
 
 def _as_json(client: Client) -> dict[str, Any]:
     picture = take_picture(client.system)
-    modes = client.settings.modes
+    modes = client.system.settings.modes
     return {
         "at": picture.at,
         "policy": client.system.policy.name,
@@ -93,7 +93,7 @@ def _shown(client: Client) -> Group:
             "time": picture.at.astimezone().strftime("%Y-%m-%d %H:%M:%S"),
             "policy": client.system.policy.name,
             "jobs": ", ".join(f"{count} {state.value}" for state, count in counts.items() if count) or "none",
-            "modes": ", ".join(f"{name.replace('_', ' ')} {mode.value}" for name, mode in client.settings.modes),
+            "modes": ", ".join(f"{name.replace('_', ' ')} {mode.value}" for name, mode in client.system.settings.modes),
             "sharing": tell(picture.sharing)[1],
             "profiling": _pool_text(picture.pool),
             "lent": ", ".join(f"{loan.node} by {loan.from_vc} to {loan.to_vc}" for loan in picture.loans) or None,

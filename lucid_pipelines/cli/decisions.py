@@ -51,8 +51,8 @@ def record(as_json: AsJson = False, home: Home = None) -> None:
     """How the proposals about pairs and nodes fared: what a mode may be opened on."""
     with open_client(home) as client:
         records = mode_records(client.system)
-        modes = {"pack": client.settings.modes.pack, "unpack": client.settings.modes.unpack}
-        modes["lend"] = client.settings.modes.lend
+        chosen = client.system.settings.modes
+        modes = {"pack": chosen.pack, "unpack": chosen.unpack, "lend": chosen.lend}
     if as_json:
         print_json(
             [

@@ -23,6 +23,8 @@ from lucid_pipelines.domain.view import ClusterView, Forecast
 from lucid_pipelines.store import ActiveAttempt, QueueView
 
 WHO = "scheduler"
+_PAIRS_AT_ONCE = 25
+"""So many pairs are looked at in one pass: each asks the node and takes a few writes. The others come in the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class _Application:
     counts: Counter[str] = field(default_factory=Counter)
     freed: set[GpuKey] = field(default_factory=set)
     """GPUs of attempts that this pass stops: free in the policy's eyes, not yet in the world."""
+    pairs_looked_at: int = 0
 
 
 def build_view(
@@ -113,8 +116,9 @@ def _start(this: _Application, decision: Start) -> str:
 
 
 def _pack(this: _Application, decision: Pack) -> str:
-    if this.freed & _gpus(decision.placement):
+    if this.freed & _gpus(decision.placement) or this.pairs_looked_at >= _PAIRS_AT_ONCE:
         return "deferred"
+    this.pairs_looked_at += 1
     job, partner = this.jobs[decision.job_id], this.active.get(decision.partner_job_id)
     if partner is None or partner.attempt.started_at is None:
         return "deferred"  # a partner is seen running before anybody joins it

@@ -40,7 +40,7 @@ class Clearance:
 def clear(system: System, job: Job, partner: ActiveAttempt, decision: Pack, now: datetime) -> Clearance:
     """Ask mode, person and node, in this order."""
     mode = system.settings.modes.pack
-    if mode is Mode.OFF or not system.cluster.capabilities.can_pack:
+    if mode is Mode.OFF:
         return Clearance(False, "withheld")
     action, _ = system.store.actions.propose(
         PACK,

@@ -62,6 +62,7 @@ class System:
             NotFoundError: no such policy; the nearest name is given.
         """
         given = clock or SystemClock()
+        settings = _within(settings, cluster)
         policy = build_policy(settings, store, given)
         return cls(
             settings,
@@ -73,6 +74,13 @@ class System:
             notifiers=notifiers or {},
             advisor=advisor,
         )
+
+
+def _within(settings: Settings, cluster: Cluster) -> Settings:
+    """The settings, with packing off where the cluster cannot let two jobs share a GPU."""
+    if cluster.capabilities.can_pack or settings.modes.pack is Mode.OFF:
+        return settings
+    return settings.model_copy(update={"modes": settings.modes.model_copy(update={"pack": Mode.OFF})})
 
 
 def build_policy(settings: Settings, store: Store, clock: Clock) -> Policy:
