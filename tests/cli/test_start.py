@@ -18,7 +18,7 @@ try:
     main()
 except SystemExit:
     pass
-print("loaded", "lucid_pipelines.client" in sys.modules, "sqlalchemy" in sys.modules)
+print("loaded", "lucid_pipelines.client" in sys.modules, "lucid_pipelines.cli.main" in sys.modules)
 """
 
 
