@@ -1,11 +1,14 @@
 """How fast replays are, against a loop over every second and in absolute numbers.
 
-``python benchmarks/simulator.py [--repeats 5] [--jobs 100000] [--json]``
+``python benchmarks/simulator.py [--repeats 5] [--jobs 100000] [--data DIR] [--json]``
 
 * Against ticks: the same 2,000 generated jobs under fifo and tiresias, by the replay and by a plain loop over every
   second as published simulators have it (written for this benchmark and lean: it keeps integers only and skips
   the seconds in which a virtual cluster is empty). Both run in this process, one after the other, several times.
 * Large: ``--jobs`` generated jobs under fifo, scaled to a million; processor time and peak memory.
+* Philly, with ``--data`` (the shared data folder): the whole published file under four policies in this process.
+
+``benchmarks/agreement.py`` measures against the published simulator itself.
 """
 
 from __future__ import annotations
@@ -22,8 +25,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.ranges import Claim, mean_of, report
 from lucid_pipelines import policies
 from lucid_pipelines.domain.trace import ClusterSpec, TraceJob
-from lucid_pipelines.simulation import ReplayInput, ReplayOptions, prepare, replay
-from lucid_pipelines.traces import LoadedTrace, generate
+from lucid_pipelines.simulation import ReplayInput, ReplayOptions, prepare, replay, run_replay
+from lucid_pipelines.traces import LoadedTrace, generate, load
 
 GPUS_PER_NODE = 8
 ROUND_S = 60
@@ -36,10 +39,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=100_000)
+    parser.add_argument("--data", type=Path)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    claims = [against_ticks(name, options.repeats) for name in ("fifo", "tiresias")]
-    claims += large(options.jobs)
+    claims = [against_ticks(name, options.repeats) for name in ("fifo", "tiresias") if options.repeats]
+    if options.jobs:
+        claims += large(options.jobs)
+    if options.data is not None:
+        claims += philly(options.data)
     return report(claims, as_json=options.json)
 
 
@@ -72,6 +79,21 @@ def large(jobs: int) -> list[Claim]:
         Claim("fifo: processor time per million jobs (s)", million_s, at_most=180.0, why="three minutes on one core"),
         Claim(f"peak memory after {jobs:,} jobs (GiB)", peak_gib, at_most=4.0, why="a laptop's share"),
     ]
+
+
+def philly(data: Path) -> list[Claim]:
+    """Processor time of the whole Philly file, policy by policy, in one process."""
+    trace = load(data / "philly" / "philly_vc_to_2017-11-14.csv.gz")
+    claims: list[Claim] = []
+    for name in ("fifo", "sjf", "tiresias", "lucid"):
+        begin = time.process_time()
+        (replayed,) = run_replay(trace.jobs, _cluster(trace), [name]).replays
+        used_s = time.process_time() - begin
+        title = f"{name}: processor time for {len(replayed.input.jobs):,} jobs of Philly (s)"
+        claims.append(Claim(title, used_s, at_most=60.0, why="a coffee for four policies"))
+    peak_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    claims.append(Claim("peak memory after four policies (GiB)", peak_gib, at_most=4.0, why="a laptop's share"))
+    return claims
 
 
 def _whole_seconds(jobs: int) -> ReplayInput:

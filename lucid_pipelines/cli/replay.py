@@ -86,10 +86,10 @@ def replay(
             profiles=profiles,
             progress=progress,
         )
+    _tell_quarantine(loaded)
     summaries = _run(
         loaded, spec or _cluster_of(loaded), names, out, predictions, forecast, pairs, profile_table, scaling, advisor
     )
-    _tell_quarantine(loaded)
     if as_json:
         for summary in summaries:
             print_json(summary.to_json())

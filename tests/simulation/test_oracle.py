@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks.agreement import POLICIES, claims, row, table
 from lucid_pipelines.simulation import Replay, run_replay
 from tests.support_simulation.artifact_input import ArtifactInput, read_artifact_input
 
@@ -73,3 +75,14 @@ def test_faithful_lucid_lies_between_its_artifact_and_qssf(artifact: ArtifactInp
     assert flattered.jct_s.mean() < faithful.jct_s.mean() < alone.jct_s.mean()
     assert faithful.jct_s.mean() < 0.8 * qssf.jct_s.mean()
     assert faithful.lost_gpu_s["profiling"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_printed_table_keeps_its_claims(shared_data: Path, policy: str) -> None:
+    """The same through the public loader and ``benchmarks/agreement.py``: what the documentation prints."""
+    found = row(shared_data, policy)
+    assert [claim.name for claim in claims(found) if not claim.holds] == []
+    assert f"| {policy} |" in table([found])
+    # The check can fail: a replay that is one part in fifty off breaks it.
+    assert not all(claim.holds for claim in claims(replace(found, jct_s=found.theirs_jct_s * 1.021)))

@@ -43,6 +43,7 @@ def test_erlang_c_knows_textbook_values() -> None:
     assert erlang_c(2, 1.5) == pytest.approx(0.642857, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "mean_square"), [("exponential", 2.0), ("constant", 1.0), ("lognormal", math.exp(1.0))]
 )
@@ -70,6 +71,7 @@ def test_many_gpus_agree_with_erlang_c() -> None:
     assert abs(mean - expected) <= max(1.5 * half, 0.01), (mean, half, expected)
 
 
+@pytest.mark.slow
 def test_shortest_job_first_agrees_with_its_integral() -> None:
     """M/G/1 with non-preemptive SJF: W(x) = λE[S²]/2 / (1 − λ∫₀ˣ t f(t) dt)², averaged over exponential x."""
     rng = np.random.default_rng(3)
