@@ -15,6 +15,7 @@ from lucid_pipelines.placement.pairing import (
     enabled_rules,
     first_broken_rule,
     may_be_joined,
+    off_avoided_nodes,
     pair_reasons,
 )
 from lucid_pipelines.placement.pool import with_pool
@@ -43,6 +44,7 @@ __all__ = [
     "has_place",
     "may_be_joined",
     "next_mode_s",
+    "off_avoided_nodes",
     "pair_reasons",
     "with_pool",
 ]

@@ -23,6 +23,7 @@ from lucid_pipelines.placement import (
     enabled_rules,
     first_broken_rule,
     may_be_joined,
+    off_avoided_nodes,
     pair_reasons,
 )
 from lucid_pipelines.policies.candidates import Candidates
@@ -43,7 +44,8 @@ class Binder:
         self.rules = rules
         self._fallbacks = fallbacks
         self._estimates = estimates
-        self._open = enabled_rules(rules, without=PARTNER_RULES if rules.same_gpus else PARTNER_RULES[1:])
+        checked = PARTNER_RULES if rules.same_gpus else PARTNER_RULES[1:]
+        self._open = enabled_rules(rules, without=(*checked, "avoid_nodes"))
         self._residents: dict[str, dict[str, Resident]] = {}
         self._candidates: dict[tuple[str, int], Candidates] = {}
         self._hopeless: dict[tuple[str, Hashable], tuple[int, int, float]] = {}
@@ -124,7 +126,11 @@ class Binder:
                 return None
         newcomer = self.newcomer(vc, job)
         if not (newcomer.is_distributed and self.rules.no_distributed):
+            # The rule that leaves out the most, looked at before any is called.
+            score = newcomer.sharing_score if self.rules.sharing_score else None
             for resident in candidates.since(mark):
+                if score is not None and resident.scores is not None and score + resident.scores > at.capacity:
+                    continue
                 if resident.job_id not in taken and self.is_open(newcomer, resident, at):
                     return resident
             for resident in fresh:
@@ -273,6 +279,9 @@ class Binder:
         for rule in self._open:
             if not rule(job, resident, rules, at):
                 return False
+        # Few jobs have nodes to avoid: the rule is not even called for the others.
+        if job.avoid_nodes and rules.avoid_nodes and not off_avoided_nodes(job, resident, rules, at):
+            return False
         return resident.gpus >= job.gpus
 
     def _predicted_s(self, job: QueuedJob) -> float | None:
