@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lucid_pipelines.advisor.box import BoxLimits, extract_boxed
+from lucid_pipelines.advisor.box import BoxLimits, extract_boxed, extract_forked
 from lucid_pipelines.advisor.configs.json_text import parse_json
 from lucid_pipelines.advisor.configs.yaml_text import ConfigTextError, parse_yaml
 from lucid_pipelines.advisor.description import ExtractionLimits, LaunchDescription
@@ -261,6 +261,34 @@ def test_the_box_gives_the_same_answer(tmp_path: Path) -> None:
     plain = extract_metadata(tmp_path, launch)
     assert dict(boxed.fields) == dict(plain.fields)
     assert dict(boxed.missing) == dict(plain.missing)
+
+
+def test_a_fork_of_this_process_gives_the_same_answer(tmp_path: Path) -> None:
+    write(tmp_path, {"train.py": TRAINING})
+    launch = LaunchDescription(["python", "train.py", "--lr", "0.5"], gpus=1)
+    forked = extract_forked(tmp_path, launch)
+    assert dict(forked.fields) == dict(extract_metadata(tmp_path, launch).fields)
+    with pytest.raises(InputError, match="folder"):
+        extract_forked(tmp_path / "nowhere", launch)
+
+
+@pytest.mark.parametrize(
+    "bomb", ["while True: pass", "x = []\nwhile True: x += [bytearray(1 << 24)]", "raise SystemExit(0)"]
+)
+def test_a_fork_that_goes_wild_is_ended_in_time(tmp_path: Path, bomb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if hostile code had found a way into the reader: the walls around it stand."""
+    write(tmp_path, {"train.py": TRAINING})
+
+    def wild(*_: object) -> object:
+        exec(bomb, {})
+        raise AssertionError("unreachable")
+
+    monkeypatch.setattr("lucid_pipelines.advisor.extract.extract_metadata", wild)
+    monkeypatch.setattr("lucid_pipelines.advisor.box.START_ALLOWANCE_S", 0.5)
+    started = time.monotonic()
+    with pytest.raises(ExternalError, match=r"without an answer|time box"):
+        extract_forked(tmp_path, LaunchDescription(["python", "train.py"]), BoxLimits(wall_s=1, memory_mib=300))
+    assert time.monotonic() - started < 30
 
 
 def test_the_box_names_a_wrong_root(tmp_path: Path) -> None:
