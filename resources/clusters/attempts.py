@@ -6,17 +6,19 @@ standard library only, Python 3.9.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from lucid_pipelines.domain.errors import ExternalError
 from lucid_pipelines.resources.clusters import fencing, wrapper
 from lucid_pipelines.resources.clusters.launcher import start_wrapper
-from lucid_pipelines.resources.clusters.layout import Layout, replace_json
+from lucid_pipelines.resources.clusters.layout import SPEC_BYTES, Layout, replace_json
 from lucid_pipelines.resources.clusters.start_records import (
     Started,
     is_alive,
@@ -120,6 +122,29 @@ def fence(layout: Layout, attempt_id: str, patience_s: float) -> int:
     return found
 
 
+def shown(folder: Path, since_s: float | None) -> dict[str, Any] | None:
+    """What a running attempt has shown of its needs so far, or since a moment (seconds since 1970), summed up.
+
+    ``None`` before its first sample. Raises ``ExternalError`` when its samples cannot be read.
+    """
+    try:
+        started = read_started(folder)
+        if started is None:
+            return None
+        spec = wrapper.read_json(str(folder / wrapper.SPEC), SPEC_BYTES)
+        samples = _read_samples(folder / wrapper.SAMPLES)
+    except (OSError, ValueError) as error:
+        raise ExternalError(f"the samples of an attempt cannot be read: {error}: {folder}") from error
+    steady_from = started.started_at.timestamp() + float(spec["warmup_s"])
+    if since_s is not None:
+        steady_from = max(steady_from, since_s)
+        samples = [sample for sample in samples if sample[0] >= since_s]
+    if not samples:
+        return None
+    measured = spec["telemetry"] != "declared"
+    return {**wrapper.summarise(samples, steady_from, measured), "source": spec["telemetry"]}
+
+
 def _look(layout: Layout, attempt_id: str) -> dict[str, Any]:
     entry = layout.attempts / attempt_id  # leads through the link, which saves reading it
     record = read_record(entry, wrapper.EXIT)
@@ -196,3 +221,13 @@ def _try_to_write(path: Path, request: Mapping[str, Any]) -> OSError | None:
         _log.warning("a stop request cannot be written, a signal must do: %s", error)
         return error
     return None
+
+
+def _read_samples(path: Path) -> list[wrapper.Sample]:
+    samples: list[wrapper.Sample] = []
+    with suppress(FileNotFoundError), path.open(encoding="utf-8") as file:
+        for line in file:
+            with suppress(ValueError, KeyError, TypeError):  # the line that is being written at this moment
+                row = json.loads(line)
+                samples.append((float(row["at"]), [(int(i), u, m, mib) for i, u, m, mib in row["gpus"]]))
+    return samples

@@ -6,12 +6,10 @@ Nothing is kept in memory that a restart would miss: everything is found again b
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,7 +32,7 @@ from lucid_pipelines.resources.clusters.checks import CheckCommand, NodeChecks
 from lucid_pipelines.resources.clusters.dcgm import DcgmSource
 from lucid_pipelines.resources.clusters.isolation import IsolationLedger
 from lucid_pipelines.resources.clusters.launcher import install_wrapper
-from lucid_pipelines.resources.clusters.layout import SPEC_BYTES, Layout, checked_id
+from lucid_pipelines.resources.clusters.layout import Layout, checked_id
 from lucid_pipelines.resources.clusters.loads import GpuLoad, attempt_load, virtual_samples
 from lucid_pipelines.resources.clusters.logs import read_chunk
 from lucid_pipelines.resources.clusters.nodes import LocalNode, nodes_by_name, require_node
@@ -43,7 +41,6 @@ from lucid_pipelines.resources.clusters.observing import observe
 from lucid_pipelines.resources.clusters.processes import attempt_of
 from lucid_pipelines.resources.clusters.records import profile_of
 from lucid_pipelines.resources.clusters.request import WrapperOptions, checked_grace, wrapper_spec
-from lucid_pipelines.resources.clusters.start_records import read_started
 
 FENCE_PATIENCE_S = 20.0
 NVML_OWNER = "nvml"
@@ -166,25 +163,8 @@ class LocalCluster:
             NotFoundError: no such attempt was ever launched here.
             ExternalError: its samples cannot be read.
         """
-        folder = self._folder(attempt_id)
-        try:
-            started = read_started(folder)
-            if started is None:
-                return None
-            spec = wrapper.read_json(str(folder / wrapper.SPEC), SPEC_BYTES)
-            samples = _read_samples(folder / wrapper.SAMPLES)
-        except (OSError, ValueError) as error:
-            raise ExternalError(f"the samples of attempt {attempt_id!r} cannot be read: {error}") from error
-        if not samples:
-            return None
-        steady_from = started.started_at.timestamp() + float(spec["warmup_s"])
-        if since is not None:
-            steady_from = max(steady_from, since.timestamp())
-            samples = [sample for sample in samples if sample[0] >= since.timestamp()]
-            if not samples:
-                return None
-        measured = spec["telemetry"] != "declared"
-        return profile_of({**wrapper.summarise(samples, steady_from, measured), "source": spec["telemetry"]})
+        shown = attempts.shown(self._folder(attempt_id), None if since is None else since.timestamp())
+        return None if shown is None else profile_of(shown)
 
     def check(self, node: str, test: str) -> CheckResult:
         return self._checks.run(require_node(self._nodes, node), test)
@@ -277,13 +257,3 @@ def real_nodes(nvml: NvmlSource, vc: str = "default", name: str | None = None) -
     if not gpus:
         raise ExternalError("NVML shows no GPU; declare virtual ones instead")
     return (LocalNode(name or socket.gethostname(), gpus, vc, os.cpu_count()),)
-
-
-def _read_samples(path: Path) -> list[wrapper.Sample]:
-    samples: list[wrapper.Sample] = []
-    with suppress(FileNotFoundError), path.open(encoding="utf-8") as file:
-        for line in file:
-            with suppress(ValueError, KeyError, TypeError):  # the line that is being written at this moment
-                row = json.loads(line)
-                samples.append((float(row["at"]), [(int(i), u, m, mib) for i, u, m, mib in row["gpus"]]))
-    return samples

@@ -172,6 +172,11 @@ def _read_log(layout: Layout, request: Request, body: Body) -> tuple[Answer, byt
     return {"begin": begin, "size": status.st_size, "identity": f"{status.st_dev:x}-{status.st_ino:x}"}, data
 
 
+def _profile(layout: Layout, request: Request, body: Body) -> tuple[Answer, bytes]:
+    since_s = request["since_s"]
+    return {"shown": attempts.shown(_folder(layout, request["id"]), None if since_s is None else float(since_s))}, b""
+
+
 def _sample(layout: Layout, request: Request, body: Body) -> tuple[Answer, bytes]:
     """Loads that live attempts declare, and NVML's readings where they are asked for."""
     loads: list[list[Any]] = []
@@ -245,6 +250,7 @@ _OPERATIONS: dict[str, Callable[[Layout, Request, Body], tuple[Answer, bytes]]] 
     "stop": _stop,
     "fence": _fence,
     "read_log": _read_log,
+    "profile": _profile,
     "sample": _sample,
     "processes": _processes,
     "run": _run,

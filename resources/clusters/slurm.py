@@ -24,6 +24,7 @@ from typing import Any
 
 from lucid_pipelines.domain.cluster import Gpu, GpuSample, Inventory, Isolation, Node, NodeCondition
 from lucid_pipelines.domain.errors import ExternalError, InputError, NotFoundError, UnreachableError
+from lucid_pipelines.domain.job import Profile
 from lucid_pipelines.ports import (
     Capabilities,
     CheckResult,
@@ -34,7 +35,7 @@ from lucid_pipelines.ports import (
     Observation,
     Sight,
 )
-from lucid_pipelines.resources.clusters import fencing, wrapper
+from lucid_pipelines.resources.clusters import attempts, fencing, wrapper
 from lucid_pipelines.resources.clusters.checks import CheckCommand, NodeChecks
 from lucid_pipelines.resources.clusters.launcher import wrapper_digest, wrapper_source
 from lucid_pipelines.resources.clusters.layout import SPEC_BYTES, Layout, checked_id, replace_json
@@ -42,7 +43,7 @@ from lucid_pipelines.resources.clusters.loads import GpuLoad, attempt_load, virt
 from lucid_pipelines.resources.clusters.logs import read_chunk
 from lucid_pipelines.resources.clusters.nodes import LocalNode, require_node
 from lucid_pipelines.resources.clusters.ranks import rank_environment
-from lucid_pipelines.resources.clusters.records import exit_record
+from lucid_pipelines.resources.clusters.records import exit_record, profile_of
 from lucid_pipelines.resources.clusters.request import WrapperOptions, checked_grace, wrapper_spec
 from lucid_pipelines.resources.clusters.slurm_adoption import SlurmAdoption, find_held, held_job, release
 from lucid_pipelines.resources.clusters.slurm_commands import SlurmCommands
@@ -274,6 +275,11 @@ class SlurmCluster:
 
     def fetch_checkpoints(self, attempt_id: str, target: Path) -> None:
         """Nothing to do: jobs write their checkpoints on the shared disk."""
+
+    def profile(self, attempt_id: str, since: datetime | None = None) -> Profile | None:
+        """What a running attempt has shown so far, or since a moment; nothing of adopted jobs."""
+        shown = attempts.shown(self._folder(attempt_id), None if since is None else since.timestamp())
+        return None if shown is None else profile_of(shown)
 
     def sample(self) -> Sequence[GpuSample]:
         """What running wrappers measured last. Of GPUs without a job of ours nothing is known (no sample)."""

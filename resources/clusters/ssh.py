@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 from lucid_pipelines.domain.cluster import Gpu, GpuSample, Inventory, Node, NodeCondition, NodeShare, Placement
 from lucid_pipelines.domain.errors import ExternalError, InputError, LucidError, NotFoundError, UnreachableError
+from lucid_pipelines.domain.job import Profile
 from lucid_pipelines.ports import (
     Capabilities,
     CheckResult,
@@ -43,6 +44,7 @@ from lucid_pipelines.resources.clusters.nvml import GpuReading
 from lucid_pipelines.resources.clusters.observing import observation_of
 from lucid_pipelines.resources.clusters.placed import PlacedAttempts, Sent
 from lucid_pipelines.resources.clusters.ranks import failed_rank, rank_environment, together
+from lucid_pipelines.resources.clusters.records import profile_of
 from lucid_pipelines.resources.clusters.request import INHERITED, WrapperOptions, checked_grace, wrapper_spec
 from lucid_pipelines.resources.clusters.ssh_connection import NodeConnection, SshOptions
 
@@ -230,6 +232,17 @@ class SshCluster:
         answer, data = self._connections[sent.nodes[0]].call("read_log", keys)
         begin, end = int(answer["begin"]), int(answer["begin"]) + len(data)
         return LogChunk(data, begin, end, max(int(answer["size"]), end), begin != offset, answer["identity"])
+
+    def profile(self, attempt_id: str, since: datetime | None = None) -> Profile | None:
+        """What rank 0 of a running attempt has shown so far, or since a moment."""
+        sent = self._placed.find(attempt_id)
+        if sent is None:
+            raise NotFoundError(f"no attempt of this name was launched here: {attempt_id!r}")
+        if sent.nodes[0] not in self._nodes:
+            return None
+        keys = {"id": attempt_id, "since_s": None if since is None else since.timestamp()}
+        shown = self._call(sent.nodes[0], "profile", keys)["shown"]
+        return None if shown is None else profile_of(shown)
 
     def sample(self) -> Sequence[GpuSample]:
         """One sample a GPU of every node that answers."""
