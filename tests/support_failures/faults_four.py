@@ -197,6 +197,31 @@ def _expected_errors() -> str:
     )
 
 
+def _trial_done() -> str:
+    return _progress(1, 200) + (
+        "Trial train_a completed after 90 iterations at 2024-05-02 11:00:00. Total running time: 1hr 2min\n"
+        "(raylet) [2024-05-02 11:00:01 E 123 123] (raylet) worker_pool.cc:640: Some workers of the worker process(123) have not registered within the timeout.\n"
+    )
+
+
+def _last_step_then_clutter() -> str:
+    return _progress(1, 100) + (
+        "Reached max_steps=9000, stopping.\nERROR:root:could not delete tmp dir: [Errno 39] Directory not empty\n"
+    )
+
+
+def _retried_out_of_memory() -> str:
+    return (
+        _progress(1, 60)
+        + (
+            "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+            "caught OOM, halving the batch size to 16 and retrying\n"
+        )
+        + _progress(61, 200)
+        + "Training completed.\n"
+    )
+
+
 ENDINGS: dict[str, Callable[[], str]] = {
     "clean_end_noisy_tracker": _clean_end_noisy_tracker,
     "sigterm_only": _sigterm_only,
@@ -207,5 +232,8 @@ ENDINGS: dict[str, Callable[[], str]] = {
     "pod_deleted": _pod_deleted,
     "lsf_user_kill": _lsf_user_kill,
     "expected_errors": _expected_errors,
+    "trial_done": _trial_done,
+    "last_step_then_clutter": _last_step_then_clutter,
+    "retried_out_of_memory": _retried_out_of_memory,
 }
 """Logs that blame nobody: finished, cancelled, out of time, recovered, or still going."""
