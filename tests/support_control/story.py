@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lucid_pipelines.client import Client
-from lucid_pipelines.domain.job import Job
+from lucid_pipelines.control.requests import parse_request
+from lucid_pipelines.domain.job import Estimate, Job
 from lucid_pipelines.domain.states import Cause, JobState, Outcome
-from tests.support_control.worlds import drive
+from tests.support_control.worlds import drive, take_in_all
 from tests.support_layout.staged import ROOT
 
 LIVE = {
@@ -21,6 +22,13 @@ LIVE = {
 }
 BAD_NODE = ("nvidia-smi", "dcgmi-diag-2")
 """Diagnosis tests that the first node is declared to fail."""
+
+
+PAIRS = {
+    "modes": {"pack": "live", "unpack": "live"},
+    "packing": {"min_remaining_s": 1.0, "watch_after_s": 5.0, "off_below_jobs": 0.0, "apathetic_below_jobs": 0.0},
+}
+LIGHT = {"gpu_util_pct": 20.0, "memory_util_pct": 10.0, "memory_used_mib": 2000.0}
 
 
 @dataclass
@@ -89,3 +97,36 @@ def _check(client: Client, story: Story) -> None:
     assert "resum" in log.lower(), "it went on from its checkpoint on the other node"
     page = client.settings.jobs / first.job_id / "attempts" / "1" / "failure.md"
     assert "ECC" in page.read_text()
+
+
+def tell_of_a_pair(client: Client, *, vc: str, timeout_s: float = 90.0) -> None:
+    """On a cluster of one GPU: two light jobs whose needs are known are pinned to it together, and both run."""
+    script = 'echo "gpu $CUDA_VISIBLE_DEVICES"; i=0; while :; do i=$((i+1)); echo "step $i loss 0.5"; sleep 0.5; done'
+
+    def submit(name: str) -> str:
+        options = {"vc": vc, "gpus": 1, "name": name, "user": "amber", "declared_load": LIGHT}
+        request = parse_request({"command": ["sh", "-c", script], **options})
+        job_id = client.submit_requests([request])[0].job.job_id
+        take_in_all(client.system)
+        told = Estimate(120.0, "told")  # what past jobs would say; a pair needs to know how long both go on
+        client.system.store.jobs.annotate(job_id, who="test", why="told", now=client.system.clock.now(), estimate=told)
+        return job_id
+
+    def end(*ids: str) -> None:
+        for job_id in ids:
+            client.cancel(job_id, who="amber")
+        drive(client, lambda jobs: all(job.state.is_terminal for job in jobs), ids, timeout_s)
+
+    first = submit("short")
+    drive(client, lambda jobs: jobs[0].profile is not None, [first], timeout_s)
+    end(first)
+    pair = [submit("long")]
+    drive(client, lambda jobs: jobs[0].profile is not None, pair, timeout_s)
+    pair.append(submit("short"))
+    drive(client, lambda jobs: all(job.started_at is not None for job in jobs), pair, timeout_s)
+    (record,) = client.system.store.pairs.open()
+    attempts = [client.attempts(job_id)[-1] for job_id in pair]
+    assert attempts[0].placement == attempts[1].placement and record.pair_id
+    logs = [client.read_log(attempt.attempt_id, 0).data.splitlines()[0] for attempt in attempts]
+    assert logs == [b"gpu 0", b"gpu 0"], "pinned to the same GPU where they run"
+    end(*pair)

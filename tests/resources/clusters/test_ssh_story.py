@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lucid_pipelines.client import Client
-from tests.support_control.story import BAD_NODE, LIVE, tell_story
+from tests.support_control.story import BAD_NODE, LIVE, PAIRS, tell_of_a_pair, tell_story
 from tests.support_control.worlds import make_settings
 from tests.support_ssh.machines import Machines, can_make_namespaces
 
@@ -38,5 +38,25 @@ def test_the_demonstration_runs_with_nothing_changed_but_the_settings(
             client.system.cluster.close()  # pyright: ignore[reportAttributeAccessIssue]
         with capsys.disabled():
             print(f"\nssh story: { ({name: round(s, 1) for name, s in story.phases_s.items()}) } s")
+    finally:
+        machines.close()
+
+
+def test_a_pair_shares_a_gpu(tmp_path: Path) -> None:
+    machines = Machines(tmp_path / "machines", 1)
+    try:
+        machine = machines[0]
+        node = {"name": "node-1", "gpus": 1, "vc": "all", "host": machine.host, "port": machine.port}
+        cluster = {
+            "kind": "ssh",
+            "gpus": "virtual",
+            "nodes": [{**node, "ssh_root": str(machine.root)}],
+            "sample_interval_s": 0.5,
+            "warmup_s": 0.5,
+            "ssh": {"key_file": machines.key, "known_hosts": [machines.known_hosts]},
+        }
+        with Client(settings=make_settings(tmp_path / "home", cluster=cluster, **PAIRS)) as client:
+            tell_of_a_pair(client, vc="all")
+            client.system.cluster.close()  # pyright: ignore[reportAttributeAccessIssue]
     finally:
         machines.close()
