@@ -50,9 +50,9 @@ format: $(VENV)/.dev
 
 test: lint typecheck imports
 	$(BIN)/pytest -m "not slow and not chaos and not ui" -n 2 --dist loadgroup
-	$(BIN)/pytest -m "slow or chaos or ui" -n 2 --dist loadgroup
+	$(BIN)/pytest -m "(slow or chaos or ui) and not long" -n 2 --dist loadgroup
 
-# Against the real programs (see .ci/run for what must be installed); both are part of `make test`.
+# Against the real programs (see .ci/run for what must be installed); `make test` runs the shorter part of both.
 test-ssh: $(VENV)/.dev
 	$(BIN)/pytest -m ssh --durations=10
 

@@ -20,7 +20,7 @@ from lucid_pipelines.resources.clusters.slurm_states import is_over
 from tests.support_slurm.slurm_cluster import SlurmTestbed, short_folder
 from tests.support_slurm.slurm_harness import SlurmHarness, failing_commands
 
-pytestmark = [pytest.mark.slow, pytest.mark.slurm]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.slurm]
 RUN_ONCE = 'echo run >> "$LUCID_OUTPUT_DIR/runs"'
 
 

@@ -16,6 +16,7 @@ from tests.support_slurm.slurm_cluster import SlurmTestbed, short_folder
 pytestmark = [pytest.mark.slow, pytest.mark.slurm]
 
 
+@pytest.mark.long
 def test_the_demonstration_runs_with_nothing_changed_but_the_settings(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,7 +19,7 @@ from lucid_pipelines.resources.clusters.ssh import SshCluster, SshNode
 from tests.support_ssh.machines import Machines, can_make_namespaces
 from tests.support_ssh.ssh_harness import SshHarness
 
-pytestmark = [pytest.mark.slow, pytest.mark.ssh]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.ssh]
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from tests.support_ssh.machines import Machines, can_make_namespaces
 pytestmark = [pytest.mark.slow, pytest.mark.ssh]
 
 
+@pytest.mark.long
 def test_the_demonstration_runs_with_nothing_changed_but_the_settings(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
