@@ -379,7 +379,7 @@ def _from_plain(facts: JobFacts, batches: Batches, plain: Pick, processes: Proce
     elif (
         "torch" in facts.trace.imports
         and facts.complete
-        and (world is not None or facts.calls(*_LOADERS, "backward", "fit"))
+        and (world is not None or _on_one_node(facts) or facts.calls(*_LOADERS, "backward", "fit"))
     ):
         # Data-parallel programs of torch load per process unless they divide; no division was seen.
         _as_device(facts, plain, world, steps, 0.75, processes)
@@ -387,6 +387,11 @@ def _from_plain(facts: JobFacts, batches: Batches, plain: Pick, processes: Proce
         reason = "whether this is the batch of a device or of the whole job was not seen"
         facts.put(FieldName.BATCH_SIZE, Missing(reason, (evidence_of(plain.lit),)))
         facts.put(FieldName.BATCH_SIZE_PER_DEVICE, Missing(reason, (evidence_of(plain.lit),)))
+
+
+def _on_one_node(facts: JobFacts) -> bool:
+    nodes = facts.found.get(FieldName.NODES)
+    return nodes is not None and int(nodes.value) == 1
 
 
 def _as_device(
