@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lucid_pipelines.domain.errors import ExternalError
 from lucid_pipelines.resources.clusters.slurm import SlurmCluster
 from lucid_pipelines.resources.clusters.slurm_drains import MARK
 from lucid_pipelines.resources.clusters.slurm_gres import node_gpus
@@ -20,7 +19,7 @@ class SlurmFinding:
 
 
 def examine(cluster: SlurmCluster) -> list[SlurmFinding]:
-    """Ask Slurm four things. Raises ``ExternalError`` when it does not answer."""
+    """Ask Slurm three things. Raises ``ExternalError`` when it does not answer."""
     commands = cluster.commands
     major, minor = commands.version()
     found = [SlurmFinding(f"Slurm {major}.{minor:02d} answers")]
@@ -46,7 +45,7 @@ def examine(cluster: SlurmCluster) -> list[SlurmFinding]:
     found += [
         SlurmFinding(f"{node.name} is drained by {node.reason_by or 'somebody'}: {node.reason}") for node in drained
     ]
-    return [*found, *_rights(cluster)]
+    return found
 
 
 def _config(config: dict[str, str]) -> list[SlurmFinding]:
@@ -73,23 +72,6 @@ def _config(config: dict[str, str]) -> list[SlurmFinding]:
     if "gpu" not in config.get("GresTypes", ""):
         found.append(SlurmFinding("GresTypes names no gpu", "set GresTypes=gpu,shard in slurm.conf", True))
     return found
-
-
-def _rights(cluster: SlurmCluster) -> list[SlurmFinding]:
-    """Draining needs an operator; asked by a change that changes nothing."""
-    node = next(iter(cluster.inventory().nodes)).name
-    try:
-        cluster.commands.run("scontrol", "update", f"NodeName={node}")
-    except ExternalError as error:
-        if "denied" in str(error).lower() or "permission" in str(error).lower():
-            return [
-                SlurmFinding(
-                    "nodes cannot be drained by this user: isolations stay our own",
-                    "make it an operator: sacctmgr modify user NAME set adminlevel=operator",
-                )
-            ]
-        return []
-    return [SlurmFinding("this user may drain and resume nodes")]
 
 
 def _settings(text: str) -> dict[str, str]:
