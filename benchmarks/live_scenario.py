@@ -33,7 +33,8 @@ from tests.support_control.worlds import take_in_all
 
 STEP_S = 0.1
 PROGRAM = """\
-import os, sys, time
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the board is tidied up
 name, board = sys.argv[1], sys.argv[4]
 work_s, step_s, shared, slow = (float(sys.argv[i]) for i in (2, 3, 5, 6))
 bad = set(sys.argv[7].split(",")) - {""}
