@@ -48,6 +48,23 @@ def test_gpus_and_nodes_of_launchers(tmp_path: Path, command: str, gpus: int | N
         assert found.missing[FieldName.GPUS_PER_NODE].reason
 
 
+@pytest.mark.parametrize("shell", [("bash", "-c"), ("/bin/sh", "-ec"), ("bash", "-e", "-lc")])
+@pytest.mark.parametrize(
+    ("script", "nodes"),
+    [
+        ("N=4; torchrun --nnodes $N --nproc-per-node 8 train.py", 4),
+        ("srun -N 8 --ntasks-per-node=4 --gres=gpu:4 python train.py", 8),
+    ],
+)
+def test_a_script_in_the_command_is_read_like_one_in_a_file(
+    tmp_path: Path, shell: tuple[str, ...], script: str, nodes: int
+) -> None:
+    write(tmp_path, {"train.py": TRAINING})
+    launches = read_launch(SourceTree(tmp_path), [*shell, script], {})
+    assert launches[0].target == "train.py"
+    assert launches[0].nodes is not None and launches[0].nodes.value == nodes
+
+
 def test_what_the_submission_asks_for_stands_above_the_launch_line(tmp_path: Path) -> None:
     found = read(tmp_path, {"train.py": TRAINING}, "accelerate launch train.py", gpus=4)
     assert (found.value(FieldName.GPUS_TOTAL), found.value(FieldName.GPUS_PER_NODE)) == (4, 4)

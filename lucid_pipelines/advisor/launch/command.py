@@ -65,7 +65,7 @@ def _shell_commands(
 ) -> list[tuple[ShellCommand, dict[str, Lit]]]:
     if len(command) == 1 and re.search(r"\s", command[0]):
         return [(found, {}) for found in read_line(tree, command[0], env, cwd)]
-    if any(_OPERATORS.match(word) for word in command):
+    if any(_OPERATORS.match(word) for word in command) and _inline_script(words_of_command(command)) is None:
         # A pipeline that came in as words: only the parts before the first operator of each program count.
         return [(found, {}) for found in read_line(tree, " ".join(_quoted(word) for word in command), env, cwd)]
     words = words_of_command(command)
@@ -78,6 +78,9 @@ def _shell_commands(
         )
         words = words[1:]
     merged_env = {**env, **prefix}
+    inline = _inline_script(words)
+    if inline is not None:
+        return [(found, {}) for found in read_line(tree, inline, merged_env, cwd)]
     script = _script_of(tree, words, cwd, hint)
     if script is not None:
         path, arguments, folder, batch_words = script
@@ -90,6 +93,19 @@ def _shell_commands(
 
 def _quoted(word: str) -> str:
     return word if _OPERATORS.match(word) else "'" + word.replace("'", "'\\''") + "'"
+
+
+def _inline_script(words: list[Lit]) -> str | None:
+    """The script of ``bash -c SCRIPT``, also as ``-lc`` or ``-e -c``."""
+    if not words or str(words[0].value).rpartition("/")[2] not in _SHELLS:
+        return None
+    for position, word in enumerate(words[1:], 1):
+        flag = str(word.value)
+        if not flag.startswith("-") or flag == "--":
+            return None
+        if not flag.startswith("--") and flag.endswith("c"):
+            return str(words[position + 1].value) if position + 1 < len(words) else None
+    return None
 
 
 def _script_of(
