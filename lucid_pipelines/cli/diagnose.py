@@ -9,11 +9,13 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from lucid_pipelines.cli.options import Home
 from lucid_pipelines.domain.errors import InputError, LucidError, NotFoundError
 from lucid_pipelines.failures.diagnosis import Diagnosis, diagnose_log, shipped_tools
+from lucid_pipelines.logs import refuse_unknown_packing
 from lucid_pipelines.settings import load_settings
 
 TargetArgument = Annotated[
@@ -43,7 +45,10 @@ def _log_of(target: str, home: Path | None) -> tuple[Path, dict[str, Any]]:
     """The log file that is meant, and of which job's attempt it is, if it is one's."""
     path = Path(target)
     if path.is_file():
+        refuse_unknown_packing(path)
         return path, {}
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{target!r} is a pipe, device or socket; give a regular file")
     if path.exists() or len(path.parts) > 1:
         raise InputError(f"give a log file or a job; there is no file {target!r}")
     from lucid_pipelines.cli.options import open_client  # files need no state database, and no time to open it
@@ -69,7 +74,8 @@ def _print(found: Diagnosis) -> None:
         else c.category.value + (f" ({c.component.value})" if c.component else "")
     )
     console.print(
-        f"[bold]{found.file}[/bold]: {found.ending.value}, {blame}, confidence {c.confidence:.2f}", highlight=False
+        f"[bold]{escape(found.file)}[/bold]: {found.ending.value}, {blame}, confidence {c.confidence:.2f}",
+        highlight=False,
     )
     if found.root_text is not None:
         where = f"line {found.root_line}" if found.root_line is not None else f"byte {found.root_offset}"

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.live import Live
 
 from lucid_pipelines.domain.errors import InputError, LucidError
-from lucid_pipelines.logs import FileSource, compression_of
+from lucid_pipelines.logs import FileSource, compression_of, refuse_unknown_packing
 from lucid_pipelines.tracker.display import live_view, progress_table
 from lucid_pipelines.tracker.follow import FollowState, follow
 from lucid_pipelines.tracker.progress import Progress
@@ -40,9 +40,14 @@ def track(
         return
     if as_json:
         for file in files:
-            _print_json(track_file(file), file)
+            _print_json(_read(file), file)
         return
-    Console().print(progress_table([(str(file), track_file(file)) for file in files]))
+    Console().print(progress_table([(str(file), _read(file)) for file in files]))
+
+
+def _read(file: Path) -> Progress:
+    refuse_unknown_packing(file)
+    return track_file(file)
 
 
 def watch(

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from lucid_pipelines.failures.records import Record, RecordKind, is_bare_exception
 from lucid_pipelines.failures.rulebase import Family, Rule, RuleBase, stable_key
-from lucid_pipelines.failures.vocabulary import Component, Ending, Role
+from lucid_pipelines.failures.vocabulary import Category, Component, Ending, Restart, Role
 from lucid_pipelines.failures.xid import XidPointsTo, find_xid, load_xids
 
 _GENERIC_RULE = "code"
@@ -26,6 +26,12 @@ _PARSES = re.compile(
     r"torch/distributed/(run|launch|launcher|argparse_util)|deepspeed/launcher|accelerate/commands|horovod/runner"
     r"|paddle/distributed/launch|torch_npu/distributed/run"
 )
+_OF_CODE = re.compile(
+    r"^((builtins\.)?(AssertionError|AttributeError|IndexError|KeyError|LookupError|NameError|NotImplementedError|TypeError"
+    r"|UnboundLocalError|Unicode\w*Error|ValueError|ZeroDivisionError)|json\.decoder\.JSONDecodeError)$"
+)
+"""Exceptions that Python code raises about its own values; what stands in quotes in them is such a value."""
+_QUOTED = re.compile(r"""(?<![A-Za-z0-9])(?:'[^'\n]{0,2000}'|"[^"\n]{0,2000}")""")
 _SIGNAL_TYPE = re.compile(r"SignalException$")
 _SEVERITY = re.compile(
     r"\b(ERROR|FATAL|CRITICAL|SEVERE|PANIC|EMERG)\b|^\W{0,3}[EF]\d{4} |\b[Ee]rror: |^\W{0,3}(error|fatal)\b"
@@ -140,9 +146,9 @@ class Judge:
         text = record.text
         if _NOISE_FRAME.match(text):
             return Verdict(Role.CASCADE, "native-frame", why="a native stack frame")
-        if (xid := self._judge_xid(text)) is not None:
+        if (xid := self._judge_xid(_without_values(record, text))) is not None:
             return xid
-        found = [rule for rule in self.rules.matching(text) if _conditions_met(rule, met)]
+        found = [rule for rule in self._said_by(record, text) if _conditions_met(rule, met)]
         by_role = {role: [rule for rule in found if rule.role is role] for role in Role}
         if record.lead.startswith("Exception ignored in"):
             return Verdict(Role.TEARDOWN, "ignored", why="Python ignored this exception")
@@ -216,7 +222,7 @@ class Judge:
         root = next((rule for rule in found if rule.role is Role.ROOT and rule.rule_id != _GENERIC_RULE), None)
         if root is not None:
             return _of(root, root.family.title if root.family else "")
-        said = found if _EXPLAINED_BELOW.search(record.text) else self.rules.matching(record.text)
+        said = found if _EXPLAINED_BELOW.search(record.text) else self._said_by(record, record.text)
         weak = next((rule for rule in said if rule.role is Role.WEAK), None)
         head = self.rules.matching(record.text)
         cascade = next((rule for rule in head if rule.role is Role.CASCADE), None)
@@ -235,9 +241,18 @@ class Judge:
             why="an exception that nothing caught",
         )
 
+    def _said_by(self, record: Record, text: str) -> tuple[Rule, ...]:
+        """The rules found, without those that accuse infrastructure or restart on the word of a quoted value only."""
+        found = self.rules.matching(text)
+        bare = _without_values(record, text)
+        if bare == text or not any(_is_weighty(rule) for rule in found):
+            return found
+        kept = self.rules.matching(bare)
+        return tuple(rule for rule in found if not _is_weighty(rule) or rule in kept)
+
     def _rules_of(self, record: Record) -> list[Rule]:
         """Rules found in the message first, then in earlier exceptions of its chain."""
-        found = list(self.rules.matching(record.judged_text))
+        found = list(self._said_by(record, record.judged_text))
         named = [rule for rule in found if rule.role is Role.ROOT and rule.rule_id != _GENERIC_RULE]
         if not named:
             for text in reversed(record.chain):
@@ -257,6 +272,17 @@ class Judge:
             if family is not None:
                 return Verdict(Role.ROOT, f"xid-{entry.code}", family, why=f"Xid {entry.code}: {entry.meaning}")
         return Verdict(Role.EVIDENCE, f"xid-{entry.code}", why=f"Xid {entry.code}: {entry.meaning}")
+
+
+def _without_values(record: Record, text: str) -> str:
+    return _QUOTED.sub("''", text) if _OF_CODE.search(record.exception_type or "") else text
+
+
+def _is_weighty(rule: Rule) -> bool:
+    family = rule.family
+    if family is None:
+        return False
+    return family.category is Category.INFRASTRUCTURE or family.restart in (Restart.AGAIN, Restart.ELSEWHERE)
 
 
 def _of(rule: Rule, why: str) -> Verdict:

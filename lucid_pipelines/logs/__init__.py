@@ -28,6 +28,7 @@ from lucid_pipelines.logs.source import (
     extent_of,
     iter_blocks,
     read_extent,
+    refuse_unknown_packing,
 )
 from lucid_pipelines.logs.splitter import LineSplitter, RawLine, SplitterState
 from lucid_pipelines.logs.terminal import count_undecodable, frames, last_frame
@@ -67,6 +68,7 @@ __all__ = [
     "rank_inside",
     "read_extent",
     "read_new",
+    "refuse_unknown_packing",
     "split_prefix",
     "unglue",
 ]

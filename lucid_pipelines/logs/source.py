@@ -6,6 +6,7 @@ import bz2
 import gzip
 import lzma
 import os
+import stat
 import zlib
 from collections import deque
 from collections.abc import Iterator
@@ -18,6 +19,11 @@ from lucid_pipelines.domain.errors import ExternalError, NotFoundError
 BLOCK_BYTES = 1 << 20
 COUNT_LINES_BELOW_BYTES = 1 << 28
 _MAGIC = ((b"\x1f\x8b", "gz"), (b"BZh", "bz2"), (b"\xfd7zXZ\x00", "xz"))
+_UNREADABLE_MAGIC = (
+    (b"\x28\xb5\x2f\xfd", "zstd", "zstd -d"),
+    (b"\x04\x22\x4d\x18", "lz4", "lz4 -d"),
+    (b"PK\x03\x04", "zip", "unzip"),
+)
 _BROKEN = (EOFError, OSError, zlib.error, lzma.LZMAError)
 
 
@@ -49,8 +55,13 @@ class FileSource:
 
     def read_at(self, offset: int, size: int) -> bytes:
         try:
-            with self.path.open("rb") as file:
-                return os.pread(file.fileno(), size, offset)
+            # Opening a named pipe waits for a writer, for ever if none comes: not with O_NONBLOCK.
+            opened = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                _require_regular(self.path, os.fstat(opened).st_mode)
+                return os.pread(opened, size, offset)
+            finally:
+                os.close(opened)
         except FileNotFoundError as error:
             raise NotFoundError(f"there is no log at {self.path}") from error
         except OSError as error:
@@ -61,6 +72,30 @@ def compression_of(path: Path) -> str | None:
     """``gz``, ``bz2``, ``xz`` by the file's first bytes, ``None`` for anything else."""
     start = FileSource(path).read_at(0, 6)
     return next((name for magic, name in _MAGIC if start.startswith(magic)), None)
+
+
+def refuse_unknown_packing(path: Path) -> None:
+    """For files that a person names: say that a packing is not read here, rather than that the log tells nothing.
+
+    A job's own log is not asked: it may begin with any bytes, and is then read as text.
+
+    Raises:
+        NotFoundError, ExternalError: there is no such file, it cannot be read, or it is packed as zstd, lz4 or zip.
+    """
+    start = FileSource(path).read_at(0, 6)
+    for magic, name, tool in _UNREADABLE_MAGIC:
+        if start.startswith(magic):
+            raise ExternalError(
+                f"the log {path} is packed with {name}, which is not read here: unpack it first ({tool} FILE); "
+                "gz, bz2 and xz are read as they are"
+            )
+
+
+def _require_regular(path: Path, mode: int) -> None:
+    if stat.S_ISREG(mode):
+        return
+    kind = "a folder" if stat.S_ISDIR(mode) else "a named pipe" if stat.S_ISFIFO(mode) else "a device or socket"
+    raise ExternalError(f"the log cannot be read: {path} is {kind}; give a regular file")
 
 
 def iter_blocks(path: Path, *, offset: int = 0) -> Iterator[bytes]:

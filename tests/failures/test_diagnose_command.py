@@ -81,6 +81,17 @@ def test_a_cut_gzip_file_gives_what_could_be_read(app: typer.Typer, tmp_path: Pa
     assert result.exit_code == 0
 
 
+def test_a_name_with_brackets_and_a_packing_that_is_not_read(app: typer.Typer, tmp_path: Path) -> None:
+    odd = tmp_path / "run[red]a.log"
+    odd.write_bytes(build(ECC, 1).data)
+    shown = CliRunner().invoke(app, [str(odd)])
+    assert shown.exit_code == 0 and "run[red]a.log" in shown.output
+    packed = tmp_path / "a.log.zst"
+    packed.write_bytes(b"\x28\xb5\x2f\xfd rest")
+    refused = CliRunner().invoke(app, [str(packed)])
+    assert refused.exit_code != 0 and "zstd -d" in refused.stderr
+
+
 def test_it_runs_as_a_module(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(build(ECC, 1).data)

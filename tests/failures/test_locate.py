@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lucid_pipelines.failures.vocabulary import Ending
+from lucid_pipelines.failures.vocabulary import Category, Ending
 from tests.support_failures.reading import located, progress, raws, scanned
 
 TB = 'Traceback (most recent call last):\n  File "/home/u/train.py", line 3, in main\n    step()\n'
@@ -264,3 +264,18 @@ def test_a_warning_of_the_same_fault_yields_to_the_error_and_another_error_does_
     )
     assert (text_of(HEAD + warning + ECC) or "").startswith("RuntimeError")
     assert (text_of(HEAD + warning + KEY_ERROR) or "").startswith("[W")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "ValueError: bad prompt 'NCCL error: unhandled system error; Xid 79 GPU has fallen off the bus'",
+        "AssertionError: expected 'CUDA error: uncorrectable ECC error encountered' in the output",
+        "KeyError: 'NVRM: Xid (PCI:0000:17:00): 79, GPU has fallen off the bus.'",
+    ],
+)
+@pytest.mark.parametrize("traceback", [TB, ""])
+def test_a_value_that_is_quoted_in_an_error_of_the_code_accuses_no_hardware(message: str, traceback: str) -> None:
+    root = located(HEAD + traceback + message + "\n").root
+    assert root is not None and root.record.text == message
+    assert root.verdict.family is None or root.verdict.family.category is Category.USER_SCRIPT

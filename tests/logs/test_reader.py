@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lucid_pipelines.domain.errors import InputError, NotFoundError
+from lucid_pipelines.domain.errors import ExternalError, InputError, NotFoundError
 from lucid_pipelines.logs import (
     Cursor,
     FileSource,
@@ -25,6 +25,7 @@ from lucid_pipelines.logs import (
     labels_of,
     read_extent,
     read_new,
+    refuse_unknown_packing,
 )
 
 
@@ -185,3 +186,23 @@ def test_labels_are_found_from_both_ends(tmp_path: Path) -> None:
     log.write_bytes(b"".join(b"%d: step %d\n" % (i * 5 % 8, i) for i in range(40)))
     assert labels_of(log) == Labels(task=True)
     assert {line.rank for line in iter_lines(log)} == set(range(8))
+
+
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.log"
+    os.mkfifo(pipe)  # opening it would wait for a writer for ever
+    for path, kind in ((pipe, "named pipe"), (tmp_path, "folder"), (Path("/dev/zero"), "device")):
+        with pytest.raises(ExternalError, match=kind):
+            read_extent(path, head_bytes=64, tail_bytes=64)
+        with pytest.raises(ExternalError, match=kind):
+            list(iter_blocks(path))
+
+
+@pytest.mark.parametrize("magic", [b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"PK\x03\x04"])
+def test_a_packing_that_is_not_read_is_named(magic: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "job.log.packed"
+    path.write_bytes(magic + b"step 1/10 loss 2.0\n")
+    with pytest.raises(ExternalError, match="unpack it first"):
+        refuse_unknown_packing(path)
+    # A job that prints such bytes is not kept from being diagnosed: its own log is read as text.
+    assert b"".join(iter_blocks(path)).endswith(b"loss 2.0\n")
