@@ -1,11 +1,12 @@
-"""From logs to a diagnosis: read, locate, classify, say it as data (issue 8's contract of ``lucid diagnose``)."""
+"""From logs to a diagnosis: read, locate, classify, say it as data (what ``lucid diagnose`` prints)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from lucid_pipelines.domain.errors import ExternalError, LucidError, NotFoundError
 from lucid_pipelines.failures.classify import Classified, Source, Thresholds, classify
 from lucid_pipelines.failures.huge import HugeLog, read_around_end
 from lucid_pipelines.failures.locate import Located, always_in_doubt, locate
@@ -138,11 +139,28 @@ def diagnose_log(path: Path, tools: Tools, *, full_read_bytes: int = FULL_READ_B
 def diagnose_logs(paths: Sequence[Path], tools: Tools) -> Diagnosis:
     """Diagnose the logs of one attempt's ranks together: the first error by time, then by strength (R-8).
 
+    One that cannot be read is left aside and named in the advice, as long as another can be.
+
     Raises:
-        NotFoundError, ExternalError: a file is not there or cannot be read.
+        NotFoundError, ExternalError: no file is there and can be read.
         ValueError: no path was given.
     """
-    found = [diagnose_log(path, tools) for path in paths]
+    found: list[Diagnosis] = []
+    unread: list[LucidError] = []
+    for path in paths:
+        try:
+            found.append(diagnose_log(path, tools))
+        except (NotFoundError, ExternalError) as error:
+            unread.append(error)
+    if unread and not found:
+        raise unread[0]
+    chosen = _first_failure(found)
+    if not unread:
+        return chosen
+    return replace(chosen, advice=f"{chosen.advice} {len(unread)} other log(s) could not be read: {unread[0]}.")
+
+
+def _first_failure(found: Sequence[Diagnosis]) -> Diagnosis:
     failed = [d for d in found if d.ending is Ending.FAILED]
     if not failed:
         return max(found, key=lambda d: d.ending is not Ending.UNKNOWN)

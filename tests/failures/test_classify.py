@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from lucid_pipelines.domain.errors import NotFoundError
 from lucid_pipelines.failures.allocator import memory_held_by_others
 from lucid_pipelines.failures.classify import Source, Thresholds, classify
 from lucid_pipelines.failures.diagnosis import diagnose_logs
@@ -109,3 +110,12 @@ def test_a_rank_with_a_cause_outweighs_ranks_with_symptoms(tmp_path: Path) -> No
     symptom.write_text(HEAD + "RuntimeError: Connection reset by peer\n")
     cause.write_text(HEAD + OWN + "KeyError: 'a'\n")
     assert diagnose_logs([symptom, cause], tools()).root_text == "KeyError: 'a'"
+
+
+def test_a_rank_whose_log_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
+    cause = tmp_path / "rank1.log"
+    cause.write_text("Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\nKeyError: 'a'\n")
+    found = diagnose_logs([tmp_path / "rank0.log", cause], tools())
+    assert found.root_text == "KeyError: 'a'" and "1 other log(s) could not be read" in found.advice
+    with pytest.raises(NotFoundError):
+        diagnose_logs([tmp_path / "rank0.log"], tools())
