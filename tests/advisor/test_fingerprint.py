@@ -138,12 +138,13 @@ def test_sizes_of_one_family_are_told_apart() -> None:
 
 @given(st.floats(1, 1e6), st.floats(1.02, 50), st.floats(1.02, 50))
 def test_numbers_that_lie_further_apart_are_less_alike(value: float, near: float, far: float) -> None:
-    """Up to the grid of the scale (half a bin) and to numbers that have nothing in common any more."""
+    """Up to the grid of the scale (half a bin), and to chance where two numbers have nothing in common any more:
+    what the vectors then still share are collisions of hashed features, of either sign."""
     near, far = sorted((near, far))
     if far < near * 1.6:
         return
     base = changed(iterations=value)
-    assert alike(base, changed(iterations=value * near)) >= alike(base, changed(iterations=value * far)) - 0.01
+    assert alike(base, changed(iterations=value * near)) >= alike(base, changed(iterations=value * far)) - 0.03
 
 
 @settings(max_examples=60)

@@ -56,7 +56,7 @@ def test_one_run_fills_a_row_of_partitions(tmp_path: Path, monkeypatch: pytest.M
         tags = dict(zip(RANGE, (f"sjf|{WEEKS[1]}", f"tiresias|{WEEKS[1]}"), strict=True))
         second = job.execute_in_process(instance=instance, tags=tags).asset_materializations_for_node("replay")
         computed = {event.partition.partition("|")[0]: event.metadata["computed_now"].value for event in second}
-        assert computed == {"sjf": False, "qssf": False, "tiresias": True}
+        assert computed == {"sjf": False, "qssf": False, "standalone": True, "tiresias": True}
         assert "| fifo |" in second[0].metadata["comparison"].value, "what earlier runs stored is compared, too"
 
 

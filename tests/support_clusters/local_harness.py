@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from zlib import crc32
 
 from lucid_pipelines.domain.cluster import Placement
 from lucid_pipelines.ports import LaunchRequest, Sight
@@ -37,7 +38,8 @@ class LocalHarness(ClusterHarness):
 
     def __init__(self, root: Path, **options: float) -> None:
         self.root = root
-        self.label = root.name[:40]
+        # Of the whole path: attempts are fenced by their name on the whole machine, and tests run side by side.
+        self.label = f"{root.name[:30]}-{crc32(os.fsencode(root)):08x}"
         self.options = WrapperOptions(
             **{"sample_interval_s": 0.1, "warmup_s": 0.0, "leftover_grace_s": 0.3, **options},
             base_env={**inherited_environment(os.environ), RUN_MARKER: RUN_ID},
