@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -20,13 +21,27 @@ from dagster._grpc.types import ExecuteRunArgs
 from dagster._serdes import ConfigurableClassData
 
 from lucid_pipelines.domain.errors import ExternalError, StateError
-from lucid_pipelines.resources.run_protocol import COLD_TAG, WORKER_TAG, ask, find_worker, worker_identity
+from lucid_pipelines.resources.run_protocol import (
+    COLD_TAG,
+    WORKER_TAG,
+    NobodyListensError,
+    ask,
+    find_worker,
+    worker_identity,
+)
 
 _TIMEOUT_S = 15.0
+_POLL_S = 0.2
 
 
 class WarmRunLauncher(DefaultRunLauncher):
-    """Hands runs to the run server; starts a new process, visibly, when that does not answer."""
+    """Hands runs to the run server; starts a new process, visibly, when that does not answer.
+
+    Attributes:
+        patience_s: how long a server that does not listen may take to be there again.
+    """
+
+    patience_s = 15.0
 
     def __init__(self, socket: str, inst_data: ConfigurableClassData | None = None) -> None:
         self._socket = Path(socket)
@@ -65,7 +80,19 @@ class WarmRunLauncher(DefaultRunLauncher):
         self._run_ids.add(run.run_id)
 
     def _fork(self, run_id: str, command: list[str]) -> str:
-        answer = ask(self._socket, {"run_id": run_id, "command": command}, _TIMEOUT_S)
+        """Ask for the run. A server that died is started again by the supervisor, which is worth waiting for:
+
+        a new process takes as long to import what the server imports, and many of them at once take much longer.
+        """
+        give_up = time.monotonic() + self.patience_s
+        while True:
+            try:
+                answer = ask(self._socket, {"run_id": run_id, "command": command}, _TIMEOUT_S)
+                break
+            except NobodyListensError:
+                if time.monotonic() >= give_up:
+                    raise
+                time.sleep(_POLL_S)
         worker = answer.get("worker")
         if not isinstance(worker, str):
             raise ExternalError(str(answer.get("error", "the run server named no worker")))

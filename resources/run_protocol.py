@@ -16,16 +16,24 @@ COLD_TAG = "lucid/cold_start"
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 
 
+class NobodyListensError(ExternalError):
+    """The run server has no open socket: it is starting, or gone. Nothing was asked of it."""
+
+
 def ask(socket_path: Path, message: Mapping[str, object], timeout_s: float) -> dict[str, object]:
     """Send one message and return the answer.
 
     Raises:
-        ExternalError: nobody listens, or the answer does not come in time or makes no sense.
+        NobodyListensError: nobody listens.
+        ExternalError: the answer does not come in time or makes no sense.
     """
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(timeout_s)
-            connection.connect(str(socket_path))
+            try:
+                connection.connect(str(socket_path))
+            except (FileNotFoundError, ConnectionRefusedError) as error:
+                raise NobodyListensError(f"the run server does not listen: {socket_path}: {error}") from error
             connection.sendall(json.dumps(message).encode() + b"\n")
             answer = read_message(connection)
     except OSError as error:

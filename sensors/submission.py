@@ -79,7 +79,8 @@ def submission_job() -> None:
 def _young_runs(context: SensorEvaluationContext) -> int:
     """Runs asked for a moment ago that may not have claimed their batch yet: some of what waits is theirs.
 
-    Only young ones count, and one run is asked for all the same, so that runs which hang keep nothing waiting.
+    Only young ones count, so that runs which hang keep nothing waiting for long. Asking for more while these start
+    would slow them down where every start is slow: on a busy machine, and while the run server is started again.
     """
     recent = RunsFilter(
         job_name=submission_job.name,
@@ -106,7 +107,7 @@ def submission_sensor(context: SensorEvaluationContext) -> SensorResult:
     if waiting == 0:
         return SensorResult(skip_reason=SkipReason("no submission waits"))
     batches = -(-waiting // system.settings.submission.batch)
-    runs = max(1, min(batches, _MOST_RUNS_A_TICK) - _young_runs(context))
+    runs = max(0, min(batches, _MOST_RUNS_A_TICK) - _young_runs(context))
     tags = {"lucid/waiting": str(waiting)}
     requests = [RunRequest(job_name=submission_job.name, tags=tags) for _ in range(runs)]
     verdict = watch_window(system, WatchState.parse(context.cursor))

@@ -40,7 +40,7 @@ sys.exit(int(sys.argv[3]))
 """
 TARGETS = ("daemon", "code-server", "run-server", "scheduling run", "parent of a wrapper", "submitting command")
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1800), pytest.mark.xdist_group("chaos")]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1800), pytest.mark.xdist_group("service")]
 
 
 @pytest.fixture

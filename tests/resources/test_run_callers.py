@@ -14,7 +14,14 @@ import pytest
 
 from lucid_pipelines.domain.errors import ExternalError
 from lucid_pipelines.resources.run_callers import Callers, has_hung_up, reply
-from lucid_pipelines.resources.run_protocol import MAX_MESSAGE_BYTES, ask, find_worker, parse_message, worker_identity
+from lucid_pipelines.resources.run_protocol import (
+    MAX_MESSAGE_BYTES,
+    NobodyListensError,
+    ask,
+    find_worker,
+    parse_message,
+    worker_identity,
+)
 
 
 class Server:
@@ -132,7 +139,7 @@ def test_a_caller_that_gave_up_is_noticed() -> None:
 
 
 def test_nobody_listens(tmp_path: Path) -> None:
-    with pytest.raises(ExternalError, match="does not answer"):
+    with pytest.raises(NobodyListensError, match="does not listen"):
         ask(tmp_path / "nothing.sock", {"run_id": "r"}, 1.0)
 
 
