@@ -20,6 +20,6 @@ def shared_data() -> Path:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Slow tests get a slow limit: it is there to end what hangs, not to measure a busy machine."""
     for item in items:
-        is_slow = any(item.get_closest_marker(name) for name in ("slow", "chaos", "ui"))
+        is_slow = any(item.get_closest_marker(name) for name in ("slow", "service", "long"))
         if is_slow and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(900))

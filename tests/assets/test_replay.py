@@ -78,7 +78,7 @@ def service(tmp_path: Path) -> Iterator[Settings]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.xdist_group("service")
+@pytest.mark.service
 def test_a_backfill_of_20_partitions_takes_few_runs_and_outlives_a_kill(service: Settings) -> None:
     told = subprocess.run(
         [str(Path(sys.executable).parent / "lucid"), "replay-weeks", "--json"],

@@ -28,7 +28,7 @@ from lucid_pipelines.service.status import read_status
 from lucid_pipelines.settings import Settings
 from tests.support_service import processes_of, service_settings
 
-ROUNDS = int(os.environ.get("LUCID_CHAOS_ROUNDS", "50"))
+ROUNDS = int(os.environ.get("LUCID_CHAOS_ROUNDS", "12"))
 SEED = int(os.environ.get("LUCID_CHAOS_SEED", "20260101"))
 LUCID = [str(Path(sys.executable).parent / "lucid")]
 SCRIPT = """\
@@ -40,7 +40,7 @@ sys.exit(int(sys.argv[3]))
 """
 TARGETS = ("daemon", "code-server", "run-server", "scheduling run", "parent of a wrapper", "submitting command")
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1800), pytest.mark.xdist_group("service")]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1800), pytest.mark.service]
 
 
 @pytest.fixture

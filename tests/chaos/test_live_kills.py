@@ -37,7 +37,7 @@ SETTINGS = {
 }
 LOAD = {"gpu_util_pct": 20.0, "memory_util_pct": 10.0, "memory_used_mib": 2_000.0}
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1800), pytest.mark.xdist_group("service")]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1800), pytest.mark.service]
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from lucid_pipelines.service.status import read_status
 from lucid_pipelines.settings import Settings
 from tests.support_service import cold_runs, processes_of, service_settings
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("service")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.service]
 
 
 @pytest.fixture(scope="module")
