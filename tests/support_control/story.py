@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lucid_pipelines.client import Client
 from lucid_pipelines.control.requests import parse_request
-from lucid_pipelines.domain.job import Estimate, Job
+from lucid_pipelines.domain.job import Attempt, Estimate, Job
 from lucid_pipelines.domain.states import Cause, JobState, Outcome
 from tests.support_control.worlds import drive, take_in_all
 from tests.support_layout.staged import ROOT
@@ -90,7 +90,8 @@ def _check(client: Client, story: Story) -> None:
     assert [job.state for job in sweeps] == [JobState.COMPLETED] * len(sweeps)
     assert all(len(client.attempts(job.job_id)) == 1 for job in (*sweeps, ended["cancel"], ended["crash"]))
     first, second = client.attempts(ended["ecc"].job_id)
-    assert {s.node for s in first.placement.shares} != {s.node for s in second.placement.shares}
+    # The GPU is what was isolated: another one of the same node is other hardware, too.
+    assert _gpus(first).isdisjoint(_gpus(second))
     (isolated,) = client.system.store.nodes.isolated()
     assert isolated.node == first.placement.shares[0].node
     log = client.read_log(second.attempt_id, 0).data.decode()
@@ -130,3 +131,7 @@ def tell_of_a_pair(client: Client, *, vc: str, timeout_s: float = 90.0) -> None:
     logs = [client.read_log(attempt.attempt_id, 0).data.splitlines()[0] for attempt in attempts]
     assert logs == [b"gpu 0", b"gpu 0"], "pinned to the same GPU where they run"
     end(*pair)
+
+
+def _gpus(attempt: Attempt) -> set[tuple[str, int]]:
+    return {(share.node, gpu) for share in attempt.placement.shares for gpu in share.gpu_indices}
