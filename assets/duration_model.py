@@ -3,12 +3,9 @@
 from typing import TYPE_CHECKING, Any
 
 from dagster import (
-    AssetCheckExecutionContext,
-    AssetCheckResult,
     AssetExecutionContext,
     MaterializeResult,
     asset,
-    asset_check,
 )
 
 from lucid_pipelines.assets.job_history import daily, job_history
@@ -16,9 +13,10 @@ from lucid_pipelines.assets.model_steps import (
     GROUP,
     UpdateConfig,
     asked_of,
-    drift_result,
-    gate_result,
+    drift_check,
     images,
+    model_in_service,
+    promotion_gate,
     shown,
     updates_of,
 )
@@ -92,42 +90,9 @@ def duration_evaluation(
     return shown(outcome, **plots)
 
 
-@asset_check(
-    asset=duration_evaluation,
-    name="promotion_gate",
-    partitions_def=daily,
-    description="The candidate beats the model in service and no model on the newest unseen window.",
-)
-def duration_promotion_gate(context: AssetCheckExecutionContext, lucid: LucidResource) -> AssetCheckResult:
-    """The verdict that duration_model acts upon."""
-    return gate_result(updates_of(lucid.system).outcome(KIND, asked_of(context.partition_time_window.end)))
-
-
-@asset(
-    partitions_def=daily,
-    group_name=GROUP,
-    kinds={"json"},
-    deps=[duration_evaluation],
-    description="Puts the day's candidate in service if the promotion gate lets it; waiting jobs are estimated anew.",
-)
-def duration_model(context: AssetExecutionContext, lucid: LucidResource) -> MaterializeResult:
-    """Promote, or say why not."""
-    updates = updates_of(lucid.system)
-    outcome = updates.promote(KIND, asked_of(context.partition_time_window.end))
-    context.log.info(outcome.reason)
-    return shown(outcome, in_service=updates.registry.in_service(KIND) or "none")
-
-
-@asset_check(
-    asset=duration_model,
-    name="drift",
-    partitions_def=daily,
-    description="The newest week looks like what the model in service was trained on; its intervals hold.",
-)
-def duration_drift(context: AssetCheckExecutionContext, lucid: LucidResource) -> AssetCheckResult:
-    """Inputs, coverage, residuals."""
-    return drift_result(updates_of(lucid.system).drift(KIND, asked_of(context.partition_time_window.end)))
-
+duration_promotion_gate = promotion_gate(duration_evaluation, KIND, "no model")
+duration_model = model_in_service(duration_evaluation, KIND, "; waiting jobs are estimated anew")
+duration_drift = drift_check(duration_model, KIND)
 
 ASSETS = [duration_features, duration_candidate, duration_evaluation, duration_model]
 CHECKS = [duration_promotion_gate, duration_drift]

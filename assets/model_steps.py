@@ -1,21 +1,30 @@
 """What the model assets share: partitions, their configuration, and how an outcome is shown."""
 
-import base64
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from dagster import (
+    AssetCheckExecutionContext,
     AssetCheckResult,
+    AssetChecksDefinition,
     AssetCheckSeverity,
+    AssetExecutionContext,
+    AssetsDefinition,
     Config,
     MaterializeResult,
     MetadataValue,
+    asset,
+    asset_check,
 )
 from pydantic import Field
 
+from lucid_pipelines.assets.job_history import daily
 from lucid_pipelines.control.system import System
 from lucid_pipelines.control.update_steps import Asked, Outcome
+from lucid_pipelines.markdown import svg_image
+from lucid_pipelines.models.artefacts import ModelKind
+from lucid_pipelines.resources.lucid import LucidResource
 
 if TYPE_CHECKING:
     from lucid_pipelines.control.model_updates import Updates
@@ -79,11 +88,65 @@ def rivals_markdown(outcome: Outcome) -> str:
 
 def images(plots: Iterable[tuple[str, str]]) -> MetadataValue:
     """Small SVG plots in one piece of Markdown."""
-    return MetadataValue.md(
-        "\n\n".join(
-            f"![{name}](data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()})" for name, svg in plots
-        )
+    return MetadataValue.md("\n\n".join(svg_image(name, svg) for name, svg in plots))
+
+
+def promotion_gate(evaluation: AssetsDefinition, kind: ModelKind, beaten: str) -> AssetChecksDefinition:
+    """The check of an evaluation whose verdict the model's asset acts upon.
+
+    Args:
+        beaten: what the candidate has to beat beside the model in service.
+    """
+
+    @asset_check(
+        asset=evaluation,
+        name="promotion_gate",
+        partitions_def=daily,
+        description=f"The candidate beats the model in service and {beaten} on the newest unseen window.",
     )
+    def check(context: AssetCheckExecutionContext, lucid: LucidResource) -> AssetCheckResult:
+        return gate_result(updates_of(lucid.system).outcome(kind, asked_of(context.partition_time_window.end)))
+
+    return check
+
+
+def model_in_service(evaluation: AssetsDefinition, kind: ModelKind, effect: str = "") -> AssetsDefinition:
+    """The asset that puts a day's candidate in service, or says why not.
+
+    Args:
+        effect: what follows from a promotion, for the description.
+    """
+
+    @asset(
+        name=f"{kind.value}_model",
+        partitions_def=daily,
+        group_name=GROUP,
+        kinds={"json"},
+        deps=[evaluation],
+        description=f"Puts the day's candidate in service if the promotion gate lets it{effect}.",
+    )
+    def model(context: AssetExecutionContext, lucid: LucidResource) -> MaterializeResult:
+        updates = updates_of(lucid.system)
+        outcome = updates.promote(kind, asked_of(context.partition_time_window.end))
+        context.log.info(outcome.reason)
+        return shown(outcome, in_service=updates.registry.in_service(kind) or "none")
+
+    return model
+
+
+def drift_check(model: AssetsDefinition, kind: ModelKind) -> AssetChecksDefinition:
+    """Inputs, coverage and residuals of the newest week."""
+
+    @asset_check(
+        asset=model,
+        name="drift",
+        partitions_def=daily,
+        description="The newest week looks like what the model in service was trained on; its intervals hold.",
+    )
+    def check(context: AssetCheckExecutionContext, lucid: LucidResource) -> AssetCheckResult:
+        return drift_result(updates_of(lucid.system).drift(kind, asked_of(context.partition_time_window.end)))
+
+    return check
 
 
 def gate_result(outcome: Outcome | None) -> AssetCheckResult:

@@ -1,16 +1,13 @@
 """The packing model: from measured pairs where the site has some, else the shipped one."""
 
 from dagster import (
-    AssetCheckExecutionContext,
-    AssetCheckResult,
     AssetExecutionContext,
     MaterializeResult,
     asset,
-    asset_check,
 )
 
 from lucid_pipelines.assets.job_history import daily
-from lucid_pipelines.assets.model_steps import GROUP, asked_of, gate_result, images, shown, updates_of
+from lucid_pipelines.assets.model_steps import GROUP, asked_of, images, promotion_gate, shown, updates_of
 from lucid_pipelines.models.artefacts import ModelKind
 from lucid_pipelines.models.packing import PackingModel, default_packing_model
 from lucid_pipelines.resources.lucid import LucidResource
@@ -29,15 +26,7 @@ def packing_evaluation(context: AssetExecutionContext, lucid: LucidResource) -> 
     return shown(updates_of(lucid.system).packing_evaluation(asked_of(context.partition_time_window.end)))
 
 
-@asset_check(
-    asset=packing_evaluation,
-    name="promotion_gate",
-    partitions_def=daily,
-    description="The candidate beats the model in service and a bound on the sum of utilisations.",
-)
-def packing_promotion_gate(context: AssetCheckExecutionContext, lucid: LucidResource) -> AssetCheckResult:
-    """The verdict that packing_model acts upon."""
-    return gate_result(updates_of(lucid.system).outcome(KIND, asked_of(context.partition_time_window.end)))
+packing_promotion_gate = promotion_gate(packing_evaluation, KIND, "a bound on the sum of utilisations")
 
 
 @asset(

@@ -18,9 +18,10 @@ from lucid_pipelines.assets.model_steps import (
     GROUP,
     UpdateConfig,
     asked_of,
-    drift_result,
-    gate_result,
+    drift_check,
     images,
+    model_in_service,
+    promotion_gate,
     shown,
     updates_of,
 )
@@ -107,42 +108,9 @@ def throughput_evaluation(
     return shown(outcome, **plots)
 
 
-@asset_check(
-    asset=throughput_evaluation,
-    name="promotion_gate",
-    partitions_def=daily,
-    description="The candidate beats the model in service and every rolling mean on the newest unseen window.",
-)
-def throughput_promotion_gate(context: AssetCheckExecutionContext, lucid: LucidResource) -> AssetCheckResult:
-    """The verdict that throughput_model acts upon."""
-    return gate_result(updates_of(lucid.system).outcome(KIND, asked_of(context.partition_time_window.end)))
-
-
-@asset(
-    partitions_def=daily,
-    group_name=GROUP,
-    kinds={"json"},
-    deps=[throughput_evaluation],
-    description="Puts the day's candidate in service if the promotion gate lets it.",
-)
-def throughput_model(context: AssetExecutionContext, lucid: LucidResource) -> MaterializeResult:
-    """Promote, or say why not."""
-    updates = updates_of(lucid.system)
-    outcome = updates.promote(KIND, asked_of(context.partition_time_window.end))
-    context.log.info(outcome.reason)
-    return shown(outcome, in_service=updates.registry.in_service(KIND) or "none")
-
-
-@asset_check(
-    asset=throughput_model,
-    name="drift",
-    partitions_def=daily,
-    description="The newest week looks like what the model in service was trained on; its intervals hold.",
-)
-def throughput_drift(context: AssetCheckExecutionContext, lucid: LucidResource) -> AssetCheckResult:
-    """Inputs, coverage, residuals."""
-    return drift_result(updates_of(lucid.system).drift(KIND, asked_of(context.partition_time_window.end)))
-
+throughput_promotion_gate = promotion_gate(throughput_evaluation, KIND, "every rolling mean")
+throughput_model = model_in_service(throughput_evaluation, KIND)
+throughput_drift = drift_check(throughput_model, KIND)
 
 ASSETS = [cluster_throughput, throughput_candidate, throughput_evaluation, throughput_model]
 CHECKS = [cluster_throughput_contract, throughput_promotion_gate, throughput_drift]

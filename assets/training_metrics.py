@@ -1,7 +1,5 @@
 """`training_metrics`: what the running jobs and the control plane look like, one batch per interval."""
 
-from base64 import b64encode
-
 from dagster import (
     AssetCheckResult,
     AssetCheckSeverity,
@@ -24,6 +22,7 @@ from dagster import (
 
 from lucid_pipelines.control.live_metrics import Curves, JobMetrics, collect, curves, exit_lag_s
 from lucid_pipelines.domain.states import JobState
+from lucid_pipelines.markdown import svg_image
 from lucid_pipelines.resources.lucid import LucidResource, open_once
 from lucid_pipelines.tracker.curves import curve_svg
 
@@ -130,15 +129,11 @@ def _page(found: list[Curves]) -> str:
     if not found:
         return "No running job tells its progress yet."
     rows = [
-        f"| {item.job.job_id} | {_image(curve_svg(item.loss, 'loss', '#b3472f'))} "
-        f"| {_image(curve_svg(item.step_time_s, 's/step'))} |"
+        f"| {item.job.job_id} | {svg_image('loss', curve_svg(item.loss, 'loss', '#b3472f'))} "
+        f"| {svg_image('s/step', curve_svg(item.step_time_s, 's/step'))} |"
         for item in found
     ]
     return "\n".join(["| job | loss | seconds per step |", "|---|---|---|", *rows])
-
-
-def _image(svg: str) -> str:
-    return f"![curve](data:image/svg+xml;base64,{b64encode(svg.encode()).decode()})"
 
 
 def _record(item: JobMetrics) -> TableRecord:

@@ -102,6 +102,20 @@ class Client:
     def attempts(self, job_id: str) -> list[Attempt]:
         return self.system.store.attempts.of_job(job_id)
 
+    def attempt(self, job_id: str, number: int | None = None) -> Attempt | None:
+        """One attempt of a job, the newest by default; ``None`` when it has not started yet.
+
+        Raises:
+            InputError: it has no attempt of that number.
+        """
+        attempts = self.attempts(job_id)
+        if number is None:
+            return attempts[-1] if attempts else None
+        for attempt in attempts:
+            if attempt.number == number:
+                return attempt
+        raise InputError(f"the job has {len(attempts)} attempts; there is no attempt {number}")
+
     def explain(self, text: str) -> Explanation:
         """Why the job is where it is."""
         return explain(self.system, self.job(text).job_id)

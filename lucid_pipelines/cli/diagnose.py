@@ -58,11 +58,11 @@ def _log_of(target: str, home: Path | None) -> tuple[Path, dict[str, Any]]:
         raise InputError(f"give a log file or a job; there is no file {target!r}, and no state folder to find a job in")
     with open_client(home) as client:
         job = client.job(target)
-        attempts = client.attempts(job.job_id)
-        log = local_log(client.system, attempts[-1]) if attempts else None
-    if log is None or not log.is_file():
+        attempt = client.attempt(job.job_id)
+        log = local_log(client.system, attempt) if attempt is not None else None
+    if attempt is None or log is None or not log.is_file():
         raise NotFoundError(f"the job has no log: {job.job_id} is {job.state.value}")
-    return log, {"job_id": job.job_id, "attempt": attempts[-1].number}
+    return log, {"job_id": job.job_id, "attempt": attempt.number}
 
 
 def _print(found: Diagnosis) -> None:

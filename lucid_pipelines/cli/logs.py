@@ -12,7 +12,7 @@ import typer
 from lucid_pipelines.cli.options import AsJson, Home, JobText, open_client
 from lucid_pipelines.cli.output import errors, print_json
 from lucid_pipelines.client import Client
-from lucid_pipelines.domain.errors import InputError, NotFoundError
+from lucid_pipelines.domain.errors import NotFoundError
 from lucid_pipelines.domain.job import Attempt
 
 _CHUNK_BYTES = 1 << 20
@@ -30,7 +30,7 @@ def logs(
     """Print a job's stdout and stderr; bytes that are no UTF-8 are shown as replacement characters on a terminal."""
     with open_client(home) as client:
         found = client.job(job)
-        chosen = _attempt(client, found.job_id, attempt)
+        chosen = client.attempt(found.job_id, attempt)
         if chosen is None:
             if not follow:
                 raise NotFoundError(f"the job has not started, so it has printed nothing; add --follow to wait: {job}")
@@ -54,23 +54,13 @@ def logs(
             _copy(client, chosen, offset)
 
 
-def _attempt(client: Client, job_id: str, number: int | None) -> Attempt | None:
-    attempts = client.attempts(job_id)
-    if number is None:
-        return attempts[-1] if attempts else None
-    for attempt in attempts:
-        if attempt.number == number:
-            return attempt
-    raise InputError(f"the job has {len(attempts)} attempts; there is no attempt {number}")
-
-
 def _first_attempt(client: Client, job_id: str) -> Attempt | None:
     while not client.job(job_id).state.is_terminal:
-        attempt = _attempt(client, job_id, None)
+        attempt = client.attempt(job_id)
         if attempt is not None:
             return attempt
         time.sleep(_POLL_S)
-    return _attempt(client, job_id, None)
+    return client.attempt(job_id)
 
 
 def _size(client: Client, attempt: Attempt) -> int:

@@ -15,7 +15,7 @@ from lucid_pipelines.cli.output import console, facts_table, print_json, progres
 from lucid_pipelines.client import Client
 from lucid_pipelines.control.following import Follower
 from lucid_pipelines.control.live_metrics import Curves, curves_of
-from lucid_pipelines.domain.errors import InputError, NotFoundError
+from lucid_pipelines.domain.errors import NotFoundError
 from lucid_pipelines.domain.job import Attempt, Job
 from lucid_pipelines.store import ActiveAttempt, Tracked
 from lucid_pipelines.tracker.curves import Points, curve_lines
@@ -35,28 +35,18 @@ def metrics(
     with open_client(home) as client:
         found = client.job(job)
         if as_json:
-            print_json(_json(client, found, _attempt(client, found, attempt)))
+            print_json(_json(client, found, client.attempt(found.job_id, attempt)))
             return
         if not follow:
-            console.print(_view(client, found, _attempt(client, found, attempt)))
+            console.print(_view(client, found, client.attempt(found.job_id, attempt)))
             return
         with Live(console=console, auto_refresh=False, transient=False) as live:
             while True:
                 found = client.job(found.job_id)
-                live.update(_view(client, found, _attempt(client, found, attempt)), refresh=True)
+                live.update(_view(client, found, client.attempt(found.job_id, attempt)), refresh=True)
                 if found.state.is_terminal:
                     return
                 time.sleep(_REFRESH_S)
-
-
-def _attempt(client: Client, job: Job, number: int | None) -> Attempt | None:
-    attempts = client.attempts(job.job_id)
-    if number is None:
-        return attempts[-1] if attempts else None
-    for attempt in attempts:
-        if attempt.number == number:
-            return attempt
-    raise InputError(f"the job has {len(attempts)} attempts; there is no attempt {number}")
 
 
 def _tracked(client: Client, job: Job, attempt: Attempt | None) -> Tracked | None:

@@ -8,6 +8,7 @@ from lucid_pipelines.control.intake import job_dir
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.errors import ExternalError
 from lucid_pipelines.domain.job import Attempt
+from lucid_pipelines.whole_files import write_whole
 
 _NAME = "failure.md"
 
@@ -25,10 +26,7 @@ def write_page(system: System, attempt: Attempt, page: str) -> None:
     """
     path = page_path(system, attempt)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{_NAME}.tmp")
-        temporary.write_text(page, encoding="utf-8", errors="replace")
-        temporary.replace(path)
+        write_whole(path, page)
     except OSError as error:
         raise ExternalError(f"the report of a failure cannot be written: {path.parent}: {error}") from error
 

@@ -8,6 +8,7 @@ from lucid_pipelines.control.intake import job_dir
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.errors import ExternalError, NotFoundError
 from lucid_pipelines.domain.job import Attempt
+from lucid_pipelines.whole_files import whole_file
 
 MOST_BYTES = 512 << 20
 _PIECE_BYTES = 4 << 20
@@ -35,18 +36,15 @@ def local_log(system: System, attempt: Attempt) -> Path | None:
 
 
 def _fetch(system: System, attempt_id: str, target: Path) -> Path:
-    target.parent.mkdir(parents=True, exist_ok=True)
     size = system.cluster.read_log(attempt_id, 0, 1).size
     offset = max(0, size - MOST_BYTES)
     if offset:
         system.store.counters.add("logs_cut", now=system.clock.now())
-    temporary = target.with_name(f".{target.name}.tmp")
-    with temporary.open("wb") as file:
+    with whole_file(target) as temporary, temporary.open("wb") as file:
         while offset < size:
             chunk = system.cluster.read_log(attempt_id, offset, min(_PIECE_BYTES, size - offset))
             if not chunk.data:
                 break
             file.write(chunk.data)
             offset = chunk.next_offset
-    temporary.replace(target)
     return target

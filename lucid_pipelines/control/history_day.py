@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from lucid_pipelines.domain.history import HistoryRow
 from lucid_pipelines.domain.states import Outcome
 from lucid_pipelines.store import Store
+from lucid_pipelines.whole_files import whole_file
 
 _TIME = pa.timestamp("us", tz="UTC")
 SCHEMA = pa.schema(
@@ -58,11 +59,9 @@ def day_rows(store: Store, day: datetime) -> list[HistoryRow]:
 
 def write_day(rows: Sequence[HistoryRow], folder: Path, day: datetime) -> Path:
     """Write the day as Parquet (``SCHEMA``), atomically; writing it again replaces it."""
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{day:%Y-%m-%d}.parquet"
-    temporary = path.with_suffix(".tmp")
-    pq.write_table(pa.Table.from_pylist([_record(row) for row in rows], schema=SCHEMA), temporary)
-    temporary.replace(path)
+    with whole_file(path) as temporary:
+        pq.write_table(pa.Table.from_pylist([_record(row) for row in rows], schema=SCHEMA), temporary)
     return path
 
 

@@ -12,6 +12,7 @@ from lucid_pipelines.control.estimating import MAX_HISTORY
 from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.models.throughput import SubmissionSeries, count_submissions
 from lucid_pipelines.store import Store
+from lucid_pipelines.whole_files import whole_file
 
 SCHEMA = pa.schema(
     [("time", pa.timestamp("us", tz="UTC")), ("submit_gpu_job", pa.int32()), ("submit_gpu_num", pa.int32())]
@@ -39,7 +40,6 @@ def day_series(store: Store, day: datetime) -> SubmissionSeries:
 
 def write_day(series: SubmissionSeries, folder: Path, day: datetime) -> Path:
     """Write the day as Parquet (``SCHEMA``), atomically; writing it again replaces it."""
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{day:%Y-%m-%d}.parquet"
     table = pa.table(
         {
@@ -49,7 +49,6 @@ def write_day(series: SubmissionSeries, folder: Path, day: datetime) -> Path:
         },
         schema=SCHEMA,
     )
-    temporary = path.with_suffix(".tmp")
-    pq.write_table(table, temporary)
-    temporary.replace(path)
+    with whole_file(path) as temporary:
+        pq.write_table(table, temporary)
     return path

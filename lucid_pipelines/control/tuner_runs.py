@@ -25,6 +25,7 @@ from lucid_pipelines.tuning.scenarios import ScenarioSet, scenarios_of
 from lucid_pipelines.tuning.space import space_for
 from lucid_pipelines.tuning.sweep import Progress
 from lucid_pipelines.tuning.tune import TuneReport, TuneRequest, tune
+from lucid_pipelines.whole_files import write_whole
 
 _STATES = {Outcome.COMPLETED: TraceState.COMPLETED, Outcome.CANCELLED: TraceState.CANCELLED}
 _REPORT = "tuned_settings.json"
@@ -68,9 +69,7 @@ def sweep_own_history(system: System, plan: TunerPlan, progress: Progress | None
     )
     report = tune(scenarios, space_for(spec), request, now=now, progress=progress)
     newest = tuning_root(system) / _REPORT
-    temporary = newest.with_suffix(".tmp")
-    temporary.write_text((folder / _REPORT).read_text(encoding="utf-8"), encoding="utf-8")
-    temporary.replace(newest)
+    write_whole(newest, (folder / _REPORT).read_text(encoding="utf-8"))
     return report
 
 

@@ -7,7 +7,6 @@ the one before.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -16,6 +15,7 @@ from typing import Any
 
 from lucid_pipelines.domain.errors import StateError
 from lucid_pipelines.models.artefacts.document import ModelKind
+from lucid_pipelines.whole_files import write_whole
 
 DAY = timedelta(days=1)
 
@@ -112,7 +112,4 @@ def read_outcome(folder: Path) -> Outcome | None:
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
     """Write a document, atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(document, allow_nan=False, default=str), encoding="utf-8")
-    temporary.replace(path)
+    write_whole(path, json.dumps(document, allow_nan=False, default=str))

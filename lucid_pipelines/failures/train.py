@@ -23,6 +23,7 @@ from lucid_pipelines.failures.textmodel import (
     model_from_json,
     model_to_json,
 )
+from lucid_pipelines.whole_files import write_whole
 
 _C = 30.0
 _GOLDEN_EVERY = 61
@@ -105,9 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     golden = [line.text for line in corpus.lines[::_GOLDEN_EVERY]]
     document = model_to_json(model, golden)
     model_from_json(json.loads(json.dumps(document)))
-    temporary = options.out.with_suffix(".tmp")
-    temporary.write_text(json.dumps(document, separators=(",", ":")) + "\n")
-    temporary.replace(options.out)
+    write_whole(options.out, json.dumps(document, separators=(",", ":")) + "\n")
     print(
         json.dumps(
             {

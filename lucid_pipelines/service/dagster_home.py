@@ -13,6 +13,7 @@ import yaml
 
 from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.settings import Settings
+from lucid_pipelines.whole_files import write_whole
 
 LOCATION_NAME = "lucid"
 MODULE_NAME = "lucid_pipelines.definitions"
@@ -129,6 +130,4 @@ def _storage(settings: Settings) -> dict[str, object]:
 
 
 def _write_yaml(path: Path, content: dict[str, object]) -> None:
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
-    temporary.replace(path)
+    write_whole(path, yaml.safe_dump(content, sort_keys=False))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from lucid_pipelines.service.dagster_home import RunFiles
+from lucid_pipelines.whole_files import write_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,7 @@ class ServiceStatus:
 
 def write_status(files: RunFiles, status: ServiceStatus) -> None:
     """Replace the status file atomically."""
-    temporary = files.status.with_suffix(".tmp")
-    temporary.write_text(json.dumps(asdict(status), indent=1), encoding="utf-8")
-    temporary.replace(files.status)
+    write_whole(files.status, json.dumps(asdict(status), indent=1))
 
 
 def read_status(files: RunFiles) -> ServiceStatus | None:

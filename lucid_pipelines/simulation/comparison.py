@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-from base64 import b64encode
 from collections.abc import Callable, Sequence
 
 import matplotlib as mpl
@@ -12,6 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from lucid_pipelines.markdown import svg_image
 from lucid_pipelines.simulation.weekly import WeekResult
 
 _DECIMALS = re.compile(r"(\d\.\d)\d+")
@@ -87,7 +87,7 @@ def picture(name: str, draw: Callable[[Axes], None]) -> str:
         figure.savefig(text, format="svg", metadata={"Date": None})
     # A tenth of a point is finer than anybody sees, and the text is stored with every partition.
     data = _DECIMALS.sub(r"\1", text.getvalue()[text.getvalue().index("<svg") :])
-    return f"![{name}](data:image/svg+xml;base64,{b64encode(data.encode()).decode()})"
+    return svg_image(name, data)
 
 
 def _mean_jct_h(results: Sequence[WeekResult]) -> float:

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from lucid_pipelines.simulation.record import AttemptEnd, Replay
 from lucid_pipelines.simulation.summary import Summary
+from lucid_pipelines.whole_files import whole_file
 
 TABLE_COLUMNS: tuple[tuple[str, str], ...] = (
     ("policy", "policy"),
@@ -97,9 +98,8 @@ def write_parquet(replays: Sequence[Replay], folder: Path) -> tuple[Path, Path]:
 
 
 def _write(tables: Sequence[pa.Table], path: Path) -> None:
-    temporary = path.with_name(f".{path.name}.writing")
-    pq.write_table(pa.concat_tables([table.unify_dictionaries() for table in tables]), temporary)
-    temporary.rename(path)
+    with whole_file(path) as temporary:
+        pq.write_table(pa.concat_tables([table.unify_dictionaries() for table in tables]), temporary)
 
 
 def _nullable(values: np.ndarray) -> pa.Array:

@@ -6,9 +6,7 @@ import csv
 import gzip
 import io
 import json
-import os
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -27,6 +25,7 @@ from lucid_pipelines.traces.contract import Column, Contract, Kind, Reason
 from lucid_pipelines.traces.files import TraceFile
 from lucid_pipelines.traces.loaded import JOB_FIELDS, LoadedTrace
 from lucid_pipelines.traces.table import ReadContext, cell_blocks, read_states
+from lucid_pipelines.whole_files import whole_file
 
 VERSION = 1
 COMMENT = "# lucid-trace "
@@ -100,19 +99,14 @@ def write_trace(trace: LoadedTrace, path: Path) -> Path:
     if not name.endswith((".parquet", ".csv", ".csv.gz")):
         raise InputError(f"a trace is written as .csv, .csv.gz or .parquet; got {path.name!r}")
     header = json.dumps(header_of(trace), sort_keys=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if name.endswith(".parquet"):
-            _write_parquet(trace, header, temporary)
-        else:
-            _write_csv(trace, header, temporary, is_gzip=name.endswith(".gz"))
-        temporary.replace(path)
+        with whole_file(path) as temporary:
+            if name.endswith(".parquet"):
+                _write_parquet(trace, header, temporary)
+            else:
+                _write_csv(trace, header, temporary, is_gzip=name.endswith(".gz"))
     except OSError as error:
         raise ExternalError(f"the trace cannot be written ({error.strerror or error}): {path}") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
     return path
 
 

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from lucid_pipelines.domain.errors import StateError
 from lucid_pipelines.tuning.measuring import Measures
@@ -73,7 +74,7 @@ class Journal:
             os.fsync(file.fileno())
 
 
-def _read(line: str, path: Path) -> dict:  # type: ignore[type-arg]
+def _read(line: str, path: Path) -> dict[str, Any]:
     try:
         row = json.loads(line)
         if isinstance(row, dict):

@@ -52,7 +52,11 @@ def response_plots(report: TuneReport) -> Iterator[tuple[str, str]]:
 def _recommended(report: TuneReport) -> list[str]:
     if report.recommended is None:
         return []
-    return ["| setting | value |", "|---|---:|", *(f"| {k} | {v:g} |" for k, v in report.recommended.items()), ""]  # type: ignore[str-format]
+    return ["| setting | value |", "|---|---:|", *(f"| {k} | {_value(v)} |" for k, v in report.recommended.items()), ""]
+
+
+def _value(value: object) -> str:
+    return f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
 def _verdicts(report: TuneReport) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,6 +17,7 @@ from lucid_pipelines.tuning.scenarios import RETRAINING_NOTE, ScenarioSet
 from lucid_pipelines.tuning.space import Setting, Values, applicable, defaults_of
 from lucid_pipelines.tuning.sweep import Progress, Sweep, mean_ratio, run_sweep, workers
 from lucid_pipelines.tuning.validation import Verdict, candidates_of, judge
+from lucid_pipelines.whole_files import write_whole
 
 MEASURES = ("avg_jct_s", "avg_queue_s")
 
@@ -204,6 +204,4 @@ def _notes(sweep: Sweep, space: Sequence[Setting], scenarios: ScenarioSet) -> tu
 
 
 def _write(path: Path, document: Mapping[str, Any]) -> None:
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    write_whole(path, json.dumps(document, indent=1, allow_nan=False) + "\n")

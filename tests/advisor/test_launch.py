@@ -20,6 +20,8 @@ from tests.support_advisor.repos import TRAINING, read, write
     [
         ("torchrun --nproc_per_node=8 train.py", 8, 1),
         ("torchrun --nnodes 4 --nproc-per-node 8 --node_rank 0 train.py", 8, 4),
+        ("torchrun --nnodes 1:4 --nproc-per-node 8 train.py", 8, None),
+        ("torchrun --nnodes 2:2 --nproc-per-node 8 train.py", 8, 2),
         ("python -m torch.distributed.launch --nproc_per_node 2 --use_env train.py --lr 0.1", 2, 1),
         ("accelerate launch --num_processes 16 --num_machines 2 --mixed_precision bf16 train.py", 8, 2),
         ("deepspeed --num_gpus 4 --num_nodes 2 train.py --deepspeed", 4, 2),

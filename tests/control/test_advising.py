@@ -84,7 +84,8 @@ def test_shadow_keeps_the_advice_and_uses_the_plain_estimate(client: Client, cod
     assert row is not None and row.estimate is not None
     assert 100 <= (row.estimate.duration_s or 0) <= 110
     assert {each["job_id"] for each in row.similar} == {"past-0", "past-1", "past-2"}
-    assert system.store.jobs.get(second.job_id).estimate.basis != row.estimate.basis  # type: ignore[union-attr]
+    kept = system.store.jobs.get(second.job_id).estimate
+    assert kept is not None and kept.basis != row.estimate.basis
 
 
 def test_live_advice_is_the_jobs_estimate_and_names_its_evidence(client: Client, code: Path) -> None:

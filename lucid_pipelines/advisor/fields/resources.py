@@ -125,6 +125,8 @@ def _nodes(facts: JobFacts) -> FieldValue | Missing:
     if launch is not None:
         if launch.nodes is not None and isinstance(launch.nodes.value, int):
             return to_field(launch.nodes.value, [launch.nodes], 0.95)
+        if launch.is_elastic:
+            return Missing("the launcher takes any number of nodes within a range")
         if launch.hosts_from_file:
             return Missing("hosts come from a file that is not in the snapshot")
         for name in ("NNODES", "NUM_NODES", "N_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES", "WORLD_NODES"):

@@ -25,6 +25,7 @@ class Launch:
         total: processes in all, when only that is said.
         all_visible: the launcher takes every GPU that it sees.
         unread: the launcher has options that are not known.
+        is_elastic: it may be given any number of nodes within a range.
     """
 
     kind: str
@@ -44,6 +45,7 @@ class Launch:
     all_visible: bool = False
     hosts_from_file: bool = False
     unread: bool = False
+    is_elastic: bool = False
     gpus_per_node: Lit | None = None
     certain: bool = True
     batch: dict[str, Lit] = field(default_factory=dict)
@@ -249,7 +251,9 @@ def _torchrun(words: list[Lit], launch: Launch, name: str) -> list[Lit]:
     if nodes is None and _UNREAD not in options:
         launch.nodes = launch.nodes or Lit(1, Origin(SourceKind.LAUNCHER, "<library>", None, "nnodes"))
     elif nodes is not None:
-        launch.nodes = whole_number(Lit(str(nodes.value).rpartition(":")[2], nodes.origin), "nnodes")
+        least, _, most = str(nodes.value).partition(":")
+        launch.is_elastic = bool(most) and most != least
+        launch.nodes = None if launch.is_elastic else whole_number(Lit(least, nodes.origin), "nnodes")
     return _as_module(options, rest)
 
 

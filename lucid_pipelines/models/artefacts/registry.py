@@ -20,6 +20,7 @@ from typing import Any
 
 from lucid_pipelines.domain.errors import InputError, NotFoundError, StateError, did_you_mean
 from lucid_pipelines.models.artefacts.document import ArtefactError, Header, ModelKind, describe
+from lucid_pipelines.whole_files import whole_file
 
 _JOURNAL = "changes.jsonl"
 _LOCK = ".lock"
@@ -74,14 +75,9 @@ class Registry:
         """
         header = describe(document)
         path = self._path(header.kind, header.version)
-        path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
-            temporary = path.with_suffix(f".{os.getpid()}.tmp")
-            with temporary.open("w", encoding="utf-8") as file:
+            with whole_file(path, is_durable=True) as temporary, temporary.open("w", encoding="utf-8") as file:
                 json.dump(document, file, allow_nan=False, separators=(",", ":"))
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
         return header.version
 
     def read(self, kind: ModelKind, version: str | None = None) -> dict[str, Any]:

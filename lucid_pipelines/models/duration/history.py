@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from lucid_pipelines.domain.history import HistoryRow
 from lucid_pipelines.domain.states import Outcome
 from lucid_pipelines.models.duration.selecting import Teaching, teaches
+
+_Key = TypeVar("_Key", bound=Hashable)
 
 NAN = math.nan
 _RECENT = 16
@@ -321,7 +323,7 @@ def _plain(value: float) -> float | None:
     return None if value != value else value
 
 
-def _group(table: dict, key: object) -> _Runs:  # type: ignore[type-arg]
+def _group(table: dict[_Key, _Runs], key: _Key) -> _Runs:
     found = table.get(key)
     if found is None:
         found = table[key] = _Runs()

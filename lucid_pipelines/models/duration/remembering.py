@@ -7,7 +7,6 @@ ended since. It is a cache: a missing, damaged or foreign file means that histor
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -20,6 +19,7 @@ from lucid_pipelines.models.duration.model import DurationModel
 from lucid_pipelines.models.duration.predicting import DurationPredictor
 from lucid_pipelines.models.duration.selecting import select_rows
 from lucid_pipelines.models.naming.buckets import NameBuckets
+from lucid_pipelines.whole_files import write_whole
 
 _FORMAT = "lucid-duration-memory/1"
 LATE = timedelta(hours=1)
@@ -69,10 +69,7 @@ class Memory:
             "buckets": self.predictor.buckets.to_json(),
             "index": self.predictor.index.to_json(),
         }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(f".{os.getpid()}.tmp")
-        temporary.write_text(json.dumps(document, separators=(",", ":")), encoding="utf-8")
-        temporary.replace(path)
+        write_whole(path, json.dumps(document, separators=(",", ":")))
         self.told = 0
 
 

@@ -17,6 +17,7 @@ from lucid_pipelines.models.additive.schema import Matrix
 from lucid_pipelines.models.artefacts.document import ArtefactError
 from lucid_pipelines.models.duration.features import Lessons, duration_features, user_days
 from lucid_pipelines.models.naming.buckets import NameBuckets
+from lucid_pipelines.whole_files import whole_file
 
 Vector = npt.NDArray[np.float64]
 _META = b"lucid"
@@ -92,10 +93,8 @@ class TrainingSet:
             [(name, pa.string() if name in ("user", "bucket") else pa.float64()) for name in columns],
             metadata={_META: json.dumps(facts).encode()},
         )
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(".tmp")
-        pq.write_table(pa.table(columns, schema=schema), temporary)
-        temporary.replace(path)
+        with whole_file(path) as temporary:
+            pq.write_table(pa.table(columns, schema=schema), temporary)
 
     @classmethod
     def read(cls, path: Path) -> TrainingSet:
