@@ -229,7 +229,7 @@ class SlurmCluster:
                         fencing.record_end(folder, attempt_id, "stopped", f"before it started: {reason}", None)
                     return
                 if job.state in WAITING:
-                    self.commands.run("scancel", "--state=PENDING", str(job.job_id))
+                    self.commands.cancel("--state=PENDING", str(job.job_id))
                     if self._wait_over(job.job_id, 2.0) and not os.path.lexists(folder / wrapper.STARTED):
                         fencing.record_end(folder, attempt_id, "stopped", f"before it started: {reason}", None)
                     return
@@ -238,9 +238,9 @@ class SlurmCluster:
         finally:
             self._forget_jobs()
         if _adopted_output(folder) is not None:
-            self.commands.run("scancel", str(job.job_id))
+            self.commands.cancel(str(job.job_id))
         elif not is_over(job):  # its wrapper reads the request; without the signal, within a sampling interval
-            self.commands.run("scancel", "--batch", "--signal=TERM", str(job.job_id))
+            self.commands.cancel("--batch", "--signal=TERM", str(job.job_id))
 
     def fence(self, attempt_id: str) -> int:
         """See the port. What counts here are the wrapper's findings, or 1 for a Slurm job that was killed.
@@ -469,13 +469,13 @@ class SlurmCluster:
     def _end(self, attempt_id: str, folder: Path, job: SlurmJob | None) -> int:
         if job is not None and not is_over(job):
             if job.state in WAITING:
-                self.commands.run("scancel", str(job.job_id))
+                self.commands.cancel(str(job.job_id))
             else:
-                self.commands.run("scancel", "--batch", "--signal=TERM", str(job.job_id))
+                self.commands.cancel("--batch", "--signal=TERM", str(job.job_id))
                 if self._wait_record(folder, FENCE_GENTLY_S):
                     return 1 + _leftovers(folder)
-                self.commands.run("scancel", "--signal=KILL", "--full", str(job.job_id))
-                self.commands.run("scancel", str(job.job_id))
+                self.commands.cancel("--signal=KILL", "--full", str(job.job_id))
+                self.commands.cancel(str(job.job_id))
             if not self._wait_over(job.job_id, FENCE_PATIENCE_S):
                 raise ExternalError(f"Slurm job {job.job_id} of attempt {attempt_id!r} does not end; call again")
             fencing.record_end(folder, attempt_id, "fenced", f"Slurm job {job.job_id} was cancelled", 0)

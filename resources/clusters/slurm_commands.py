@@ -13,6 +13,7 @@ from pathlib import Path
 from lucid_pipelines.domain.errors import ExternalError, InputError, UnreachableError
 from lucid_pipelines.resources.clusters.slurm_json import SlurmJob, SlurmNode, parse_jobs, parse_nodes
 
+_ENDED = ("Invalid job id specified", "already completing or completed")
 _NEVER = tuple(f"invalid {what}" for what in ("user", "--uid", "group", "account", "qos", "partition", "gres"))
 """What no second try can cure, in the words of sbatch."""
 
@@ -135,6 +136,24 @@ class SlurmCommands:
                 raise InputError(f"Slurm refuses the job: {said}")
             raise ExternalError(f"Slurm's {name} failed: {said}")
         return done.stdout
+
+    def cancel(self, *arguments: str) -> None:
+        """Ask ``scancel`` for an end or a signal; a job that has just ended by itself is no failure.
+
+        Between our look and our call a job may end, and Slurm then no longer knows its id. Callers wait for the
+        end that they asked for, so nothing is taken for granted here.
+
+        Raises:
+            UnreachableError: the controller does not answer.
+            ExternalError: Slurm refuses for another reason.
+        """
+        try:
+            self.run("scancel", *arguments)
+        except UnreachableError:
+            raise
+        except ExternalError as error:
+            if not any(word in str(error) for word in _ENDED):
+                raise
 
 
 def _path() -> str:
