@@ -49,8 +49,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 
 test: lint typecheck imports
-	$(BIN)/pytest -m "not slow and not service and not long" -n 2 --dist loadgroup
-	$(BIN)/pytest -m "slow and not service and not long" -n 2 --dist loadgroup
+	$(BIN)/pytest -m "not service and not long" -n 2 --dist loadgroup
 	$(BIN)/pytest -m "service and not long"
 
 # Against the real programs (see .ci/run for what must be installed); `make test` runs the shorter part of both.

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+_SLOW = ("slow", "service", "long")
+
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
@@ -18,8 +20,9 @@ def shared_data() -> Path:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Slow tests get a slow limit: it is there to end what hangs, not to measure a busy machine."""
+    """Fast tests first. Slow ones get a slow limit: it is there to end what hangs, not to measure a busy machine."""
+    slow = {item.nodeid for item in items if any(item.get_closest_marker(name) for name in _SLOW)}
+    items.sort(key=lambda item: item.nodeid in slow)
     for item in items:
-        is_slow = any(item.get_closest_marker(name) for name in ("slow", "service", "long"))
-        if is_slow and item.get_closest_marker("timeout") is None:
+        if item.nodeid in slow and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(900))
