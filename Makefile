@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/uv
 STAGED := build/staged
+# Some containers forbid to keep compiled modules; every program would then compile all of Dagster at each start.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: up down test test-ssh test-slurm install install-dev lint typecheck imports format lock clean
 
