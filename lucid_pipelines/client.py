@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from lucid_pipelines import snapshots
-from lucid_pipelines.control.explaining import Explanation, explain
 from lucid_pipelines.control.requests import JobRequest, parse_request, read_job_file
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.errors import ExternalError, InputError, did_you_mean
@@ -21,6 +20,9 @@ from lucid_pipelines.resources.system import open_system
 from lucid_pipelines.settings import Settings, load_settings
 from lucid_pipelines.snapshots import SealedSnapshot, SnapshotLimits
 from lucid_pipelines.snapshots.results import ProgressCallback
+
+if TYPE_CHECKING:
+    from lucid_pipelines.control.explaining import Explanation
 
 _POLL_S = 0.5
 _MIB = 1024 * 1024
@@ -118,6 +120,8 @@ class Client:
 
     def explain(self, text: str) -> Explanation:
         """Why the job is where it is."""
+        from lucid_pipelines.control.explaining import explain  # the models and policies, for this question alone
+
         return explain(self.system, self.job(text).job_id)
 
     def cancel(self, text: str, *, who: str) -> Job:

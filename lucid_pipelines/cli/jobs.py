@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markdown import Markdown
 from rich.table import Table
 
 from lucid_pipelines.cli.actions import action_json, action_table
@@ -22,7 +21,6 @@ from lucid_pipelines.cli.output import (
     progress_facts,
     seconds,
 )
-from lucid_pipelines.control.explaining import Explanation, Waiting
 from lucid_pipelines.control.failure_pages import read_page
 from lucid_pipelines.control.plain_words import tell
 from lucid_pipelines.control.requests import current_user
@@ -30,6 +28,9 @@ from lucid_pipelines.domain.errors import InputError, did_you_mean
 from lucid_pipelines.domain.job import Attempt, Estimate, Job
 from lucid_pipelines.domain.states import JobState
 from lucid_pipelines.store import Action, Event
+
+if TYPE_CHECKING:
+    from lucid_pipelines.control.explaining import Explanation, Waiting
 
 
 def jobs(
@@ -80,6 +81,8 @@ def show(job: JobText, as_json: AsJson = False, home: Home = None) -> None:
         console.print(action_table(asked))
     for page in pages:
         console.print()
+        from rich.markdown import Markdown  # takes a tenth of a second; most jobs did not fail
+
         console.print(Markdown(page))
 
 

@@ -9,58 +9,117 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-_PANEL = "Tools"
+JOBS, SERVICE, TOOLS = "Jobs", "Cluster and service", "Tools"
+"""Panels of the help, in its order."""
 
 
 @dataclass(frozen=True, slots=True)
 class LazyCommand:
-    """Where a command lives. ``attribute`` names a Typer app, or a function that becomes a command."""
+    """Where a command lives. ``attribute`` names a Typer app, or a function that becomes a command.
 
+    Attributes:
+        help: what the list of commands says; the first paragraph of the command's own help.
+    """
+
+    panel: str
     module: str
     attribute: str
     help: str
 
 
-TOOLS: dict[str, LazyCommand] = {
-    "track": LazyCommand("lucid_pipelines.cli.track", "track", "Read step, step time and loss out of training logs."),
-    "diagnose": LazyCommand(
-        "lucid_pipelines.cli.diagnose", "diagnose", "Find the first true error of a failed job's log."
+def _at(panel: str, place: str, help: str) -> LazyCommand:
+    module, _, attribute = place.partition(":")
+    return LazyCommand(panel, f"lucid_pipelines.cli.{module}", attribute, help)
+
+
+COMMANDS: dict[str, LazyCommand] = {
+    "submit": _at(
+        JOBS, "submit:submit", "Seal the code and submit a job: lucid submit --gpus 2 -- python train.py --epochs 3"
     ),
-    "advise": LazyCommand(
-        "lucid_pipelines.cli.advise", "advise", "Say what a job is and how long such jobs ran, from its code."
+    "sbatch": _at(
+        JOBS,
+        "sbatch:sbatch",
+        "Submit a batch script: its #SBATCH lines say the GPUs, the name and the partition. Slurm need not be there.",
     ),
-    "history": LazyCommand("lucid_pipelines.cli.history", "app", "Import, export, search and calibrate past jobs."),
-    "replay": LazyCommand("lucid_pipelines.cli.replay", "replay", "Replay a trace under several policies."),
-    "replay-weeks": LazyCommand(
-        "lucid_pipelines.cli.replay_weeks", "replay_weeks", "Replay a trace week by week, as a backfill."
+    "jobs": _at(JOBS, "jobs:jobs", "List jobs, newest first."),
+    "show": _at(
+        JOBS,
+        "jobs:show",
+        "Show one job: its attempts, its progress, and after a failure what went wrong and what is proposed.",
     ),
-    "models": LazyCommand("lucid_pipelines.cli.models", "app", "Train, list, explain, promote and roll back models."),
-    "decisions": LazyCommand(
-        "lucid_pipelines.cli.decisions", "app", "Play a recorded day of scheduling again; how proposals fared."
+    "logs": _at(
+        JOBS,
+        "logs:logs",
+        "Print a job's stdout and stderr; bytes that are no UTF-8 are shown as replacement characters on a terminal.",
     ),
-    "tune": LazyCommand("lucid_pipelines.cli.tune", "tune_command", "Search the policy's settings by replays."),
-    "tuner": LazyCommand("lucid_pipelines.cli.tuner", "app", "Tuned settings: show, apply, revert."),
-    "traces": LazyCommand("lucid_pipelines.cli.traces", "app", "Convert, describe and generate job traces."),
+    "metrics": _at(
+        JOBS,
+        "metrics:metrics",
+        "Show how a job learns: progress, loss and seconds per step over time, as its log tells them.",
+    ),
+    "cancel": _at(
+        JOBS,
+        "jobs:cancel",
+        "Cancel a job: at once while it waits; a running one gets TERM, its grace period, then KILL.",
+    ),
+    "explain": _at(
+        JOBS,
+        "jobs:explain",
+        "Why is my job where it is: state, position, what it waits for, the estimate and what that rests on.",
+    ),
+    "nodes": _at(SERVICE, "cluster:nodes", "Show every node, its GPUs, and the jobs on them."),
+    "top": _at(
+        SERVICE,
+        "cluster:top",
+        "Nodes, GPUs, pairs, profiling pool, queue with predicted starts, refreshed in place; Ctrl-C ends it.",
+    ),
+    "doctor": _at(
+        SERVICE,
+        "doctor:doctor",
+        "Check the installation and the running service; exit status 9 when something needs attention.",
+    ),
+    "up": _at(
+        SERVICE,
+        "service:up",
+        "Start the control plane and the Dagster UI; return when the UI answers and the sensors tick.",
+    ),
+    "down": _at(
+        SERVICE,
+        "service:down",
+        "Stop the control plane and the UI. Training jobs go on and are found again by the next `lucid up`.",
+    ),
+    "actions": _at(SERVICE, "actions:app", "What automations proposed (restart, isolate), and a person's yes or no."),
+    "track": _at(TOOLS, "track:track", "Read step, step time and loss out of training logs."),
+    "diagnose": _at(TOOLS, "diagnose:diagnose", "Find the first true error of a failed job's log."),
+    "advise": _at(TOOLS, "advise:advise", "Say what a job is and how long such jobs ran, from its code."),
+    "history": _at(TOOLS, "history:app", "Import, export, search and calibrate past jobs."),
+    "replay": _at(TOOLS, "replay:replay", "Replay a trace under several policies."),
+    "replay-weeks": _at(TOOLS, "replay_weeks:replay_weeks", "Replay a trace week by week, as a backfill."),
+    "models": _at(TOOLS, "models:app", "Train, list, explain, promote and roll back models."),
+    "decisions": _at(TOOLS, "decisions:app", "Play a recorded day of scheduling again; how proposals fared."),
+    "tune": _at(TOOLS, "tune:tune_command", "Search the policy's settings by replays."),
+    "tuner": _at(TOOLS, "tuner:app", "Tuned settings: show, apply, revert."),
+    "traces": _at(TOOLS, "traces:app", "Convert, describe and generate job traces."),
 }
 
 
 class LazyGroup(TyperGroup):
-    """The root command: its own commands, and those of ``TOOLS``, which the help shows without importing them."""
+    """The root command: the help lists ``COMMANDS`` without importing them."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return [*super().list_commands(ctx), *TOOLS]
+        return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        return super().get_command(ctx, cmd_name) or (_placeholder(cmd_name) if cmd_name in TOOLS else None)
+        return _placeholder(cmd_name) if cmd_name in COMMANDS else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
-        return name, load(name) if name in TOOLS else command, rest
+        return name, load(name) if name in COMMANDS else command, rest
 
 
 def load(name: str) -> Any:
-    """Import a lazy command and make it a command of that name."""
-    lazy = TOOLS[name]
+    """Import a command and make it a command of that name."""
+    lazy = COMMANDS[name]
     found = getattr(import_module(lazy.module), lazy.attribute)
     return _command(name, found if isinstance(found, typer.Typer) else _single(name, found))
 
@@ -69,7 +128,8 @@ def _placeholder(name: str) -> Any:
     def nothing() -> None:
         """Stands for the command in the help only."""
 
-    return _command(name, _single(name, nothing, help=TOOLS[name].help, rich_help_panel=_PANEL))
+    lazy = COMMANDS[name]
+    return _command(name, _single(name, nothing, help=lazy.help, rich_help_panel=lazy.panel))
 
 
 def _single(name: str, function: Any, **settings: Any) -> typer.Typer:

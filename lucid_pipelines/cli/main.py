@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from lucid_pipelines import __version__
-from lucid_pipelines.cli import actions, cluster, doctor, jobs, logs, metrics, sbatch, service, submit
 from lucid_pipelines.cli.lazy import LazyGroup
 
 app = typer.Typer(
@@ -18,22 +17,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Lucid Pipelines: submit training jobs to a shared GPU cluster that explains itself.",
 )
-
-JOBS, SERVICE = "Jobs", "Cluster and service"
-app.command(rich_help_panel=JOBS)(submit.submit)
-app.command(rich_help_panel=JOBS)(sbatch.sbatch)
-app.command(rich_help_panel=JOBS)(jobs.jobs)
-app.command(rich_help_panel=JOBS)(jobs.show)
-app.command(rich_help_panel=JOBS)(logs.logs)
-app.command(rich_help_panel=JOBS)(metrics.metrics)
-app.command(rich_help_panel=JOBS)(jobs.cancel)
-app.command(rich_help_panel=JOBS)(jobs.explain)
-app.command(rich_help_panel=SERVICE)(cluster.nodes)
-app.command(rich_help_panel=SERVICE)(cluster.top)
-app.add_typer(actions.app, rich_help_panel=SERVICE)
-app.command(rich_help_panel=SERVICE)(doctor.doctor)
-app.command(rich_help_panel=SERVICE)(service.up)
-app.command(rich_help_panel=SERVICE)(service.down)
 
 
 def _print_version(wanted: bool) -> None:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, ConsoleDimensions
 from rich.table import Table
@@ -16,7 +16,9 @@ from rich.text import Text
 
 from lucid_pipelines.domain.job import Job
 from lucid_pipelines.domain.states import JobState
-from lucid_pipelines.store import Tracked
+
+if TYPE_CHECKING:
+    from lucid_pipelines.store import Tracked
 
 _PIPE_WIDTH = 180
 _NARROW_BELOW = 110

@@ -1,4 +1,4 @@
-"""Where ``lucid`` begins: a tool is started without loading the other commands, which takes most of a second."""
+"""Where ``lucid`` begins: a command is started without loading the other ones, which takes most of a second."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from lucid_pipelines.cli.lazy import TOOLS, load
+from lucid_pipelines.cli.lazy import COMMANDS, load
 from lucid_pipelines.cli.output import errors, one_line
 from lucid_pipelines.domain.errors import LucidError
 
@@ -14,10 +14,10 @@ from lucid_pipelines.domain.errors import LucidError
 def main() -> None:
     """Run the command line. Exit status: 0 done, 2 wrong input, 4 not found, 5 wrong state, 6 something outside."""
     name = sys.argv[1] if len(sys.argv) > 1 else ""
-    if name in TOOLS:
+    if name in COMMANDS:
         guarded(lambda: load(name)(args=sys.argv[2:], prog_name=f"lucid {name}"))
     else:
-        from lucid_pipelines.cli.main import app  # every other command, with what it needs
+        from lucid_pipelines.cli.main import app  # help, version, a command after options, a wrong name
 
         guarded(app)
 

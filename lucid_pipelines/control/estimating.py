@@ -13,21 +13,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lucid_pipelines.domain.errors import LucidError
 from lucid_pipelines.domain.history import DurationStats
 from lucid_pipelines.domain.job import Estimate, Job
 from lucid_pipelines.domain.states import JobState
 from lucid_pipelines.domain.view import QueuedJob
-from lucid_pipelines.models.artefacts.document import ModelKind
-from lucid_pipelines.models.artefacts.registry import Registry
-from lucid_pipelines.models.duration.history import RunningAttempt
-from lucid_pipelines.models.duration.model import DurationModel
-from lucid_pipelines.models.duration.remembering import Memory, remember
+from lucid_pipelines.models.kinds import ModelKind
 from lucid_pipelines.settings import Settings
 from lucid_pipelines.store import Store
 
+# Models are imported where they are asked: most commands open the control plane and ask none.
+if TYPE_CHECKING:
+    from lucid_pipelines.models.artefacts.registry import Registry
+    from lucid_pipelines.models.duration.remembering import Memory
+
 _log = logging.getLogger(__name__)
+_KIND = ModelKind.DURATION
 NO_HISTORY = "no_history"
 _COVERAGE_FRAC = 0.8
 _REFRESH_S = 5.0
@@ -109,8 +112,8 @@ class Durations:
         Raises:
             LucidError: the model cannot be used.
         """
-        registry = Registry(models_root(settings))
-        version = registry.in_service(ModelKind.DURATION)
+        registry = _registry(settings)
+        version = registry.in_service(_KIND)
         if version is None:
             return None
         serving = self._load(registry, version, settings)
@@ -121,7 +124,7 @@ class Durations:
     def version(self, settings: Settings) -> str | None:
         """The version that answers; ``None`` when none is in service, it was refused, or the journal is damaged."""
         try:
-            version = Registry(models_root(settings)).in_service(ModelKind.DURATION)
+            version = _registry(settings).in_service(_KIND)
         except LucidError as error:
             self._note_refusal(None, error)
             return None
@@ -133,8 +136,8 @@ class Durations:
         nothing = [None] * len(jobs)
         version: str | None = None
         try:
-            registry = Registry(models_root(settings))
-            version = registry.in_service(ModelKind.DURATION)
+            registry = _registry(settings)
+            version = registry.in_service(_KIND)
             if version is None:
                 return nothing, None  # nothing was ever promoted: the ladder is what is in service
             if version in self._refused:
@@ -155,13 +158,18 @@ class Durations:
             self._refused[version] = str(error)
 
     def _load(self, registry: Registry, version: str, settings: Settings) -> _Serving:
+        from lucid_pipelines.models.duration.model import DurationModel
+        from lucid_pipelines.models.duration.remembering import remember
+
         serving = self._serving
         if serving is None or serving.version != version:
-            model = DurationModel.from_document(registry.read(ModelKind.DURATION, version))
+            model = DurationModel.from_document(registry.read(_KIND, version))
             serving = self._serving = _Serving(version, remember(model, _memory_path(settings)))
         return serving
 
     def _refresh(self, serving: _Serving, store: Store, settings: Settings, now: datetime) -> None:
+        from lucid_pipelines.models.duration.history import RunningAttempt
+
         at = serving.refreshed_at
         if at is not None and 0 <= (now - at).total_seconds() < _REFRESH_S:
             return
@@ -216,7 +224,13 @@ def _is_stale(store: Store, job: Job, version: str) -> bool:
 
 
 def _memory_path(settings: Settings) -> Path:
-    return models_root(settings) / ModelKind.DURATION.value / "live" / "history.json"
+    return models_root(settings) / _KIND.value / "live" / "history.json"
+
+
+def _registry(settings: Settings) -> Registry:
+    from lucid_pipelines.models.artefacts.registry import Registry
+
+    return Registry(models_root(settings))
 
 
 def _queued(job: Job) -> QueuedJob:

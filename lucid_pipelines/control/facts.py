@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from lucid_pipelines.control.pool import owned_nodes, profiler_vc
-from lucid_pipelines.control.scoring import packing_in_service
 from lucid_pipelines.domain.cluster import Inventory, Node
 from lucid_pipelines.domain.decision import Stage
 from lucid_pipelines.domain.job import Job, Profile
 from lucid_pipelines.domain.states import AttemptState, JobState
 from lucid_pipelines.domain.view import QueuedJob, RunningJob
-from lucid_pipelines.models.packing import PackingModel, default_packing_model
 from lucid_pipelines.store import ActiveAttempt, Pair, PairVerdict, QueueView
 
 if TYPE_CHECKING:
     from lucid_pipelines.control.system import System
+    from lucid_pipelines.models.packing import PackingModel
 
 GpuKey = tuple[str, int]
 _KnownRunning = tuple[ActiveAttempt, Pair | None, tuple[object, ...], RunningJob]
@@ -76,6 +75,8 @@ class FactMemory:
             return None
         key = (profile, amp)
         if key not in self.scores:
+            from lucid_pipelines.models.packing import default_packing_model  # most commands score nothing
+
             if len(self.scores) > 20_000:
                 self.scores.clear()
             self.scores[key] = (self.packing or default_packing_model()).score(profile, amp)
@@ -92,6 +93,8 @@ def gather(
     """Everything that a policy may know, from one consistent reading of the state database."""
     memory = memory or FactMemory()
     if memory.packing is None:
+        from lucid_pipelines.control.scoring import packing_in_service
+
         memory.packing = packing_in_service(system)
     nodes = tuple(replace(node, observed_at=None) for node in owned_nodes(system, inventory.nodes))
     lent = {loan.node: loan.to_vc for loan in queue.loans}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lucid_pipelines.control.intake import job_dir
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.errors import ExternalError
 from lucid_pipelines.domain.job import Attempt
@@ -15,7 +14,7 @@ _NAME = "failure.md"
 
 def page_path(system: System, attempt: Attempt) -> Path:
     """Where the page of an attempt lies, once it has one."""
-    return job_dir(system, attempt.job_id) / "attempts" / str(attempt.number) / _NAME
+    return system.settings.jobs / attempt.job_id / "attempts" / str(attempt.number) / _NAME
 
 
 def write_page(system: System, attempt: Attempt, page: str) -> None:

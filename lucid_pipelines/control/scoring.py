@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from lucid_pipelines.control import tuned
 from lucid_pipelines.control.estimating import models_root
 from lucid_pipelines.domain.errors import LucidError
-from lucid_pipelines.models.artefacts.document import ModelKind
 from lucid_pipelines.models.artefacts.registry import Registry
+from lucid_pipelines.models.kinds import ModelKind
 from lucid_pipelines.models.packing import PackingModel, Thresholds, default_packing_model
 
 if TYPE_CHECKING:

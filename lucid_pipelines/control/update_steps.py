@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lucid_pipelines.domain.errors import StateError
-from lucid_pipelines.models.artefacts.document import ModelKind
+from lucid_pipelines.models.kinds import ModelKind
 from lucid_pipelines.whole_files import write_whole
 
 DAY = timedelta(days=1)

@@ -17,13 +17,15 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.domain.scaling import ScalingCurve
 from lucid_pipelines.domain.view import VcView
 from lucid_pipelines.policies.elastic import Claimant, ElasticPolicy, Share
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _MOST_COST = 3000.0
 _TIE = 1e-6
@@ -59,6 +61,8 @@ class Sia(ElasticPolicy):
         self._solver_limit_s = solver_limit_s
 
     def choose(self, vc: VcView, claimants: Sequence[Claimant]) -> Mapping[str, Share]:
+        import numpy as np  # this policy alone needs it, and it takes longer than starting a command
+
         options = [
             (row, share, cost + _TIE * row / len(claimants))
             for row, claimant in enumerate(claimants)
@@ -95,7 +99,7 @@ class Sia(ElasticPolicy):
         return found
 
     def _solve(self, costs: np.ndarray, matrix: np.ndarray, limits: np.ndarray) -> np.ndarray | None:
-        # Imported here: only this policy needs it, and it takes longer than starting the whole command line.
+        import numpy as np
         from scipy.optimize import Bounds, LinearConstraint, milp
 
         with _silent_stdout():

@@ -3,7 +3,6 @@
 from lucid_pipelines.models.artefacts.document import (
     ArtefactError,
     Header,
-    ModelKind,
     Trained,
     describe,
     seal,
@@ -11,6 +10,7 @@ from lucid_pipelines.models.artefacts.document import (
     with_evaluation,
 )
 from lucid_pipelines.models.artefacts.registry import Change, Entry, Registry
+from lucid_pipelines.models.kinds import ModelKind
 
 __all__ = [
     "ArtefactError",

@@ -11,7 +11,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -19,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lucid_pipelines.domain.errors import StateError
+from lucid_pipelines.models.kinds import ModelKind
 
 FORMAT = "lucid-model/1"
 GOLDEN_TOLERANCE = 1e-9
@@ -28,14 +28,6 @@ _PACKAGES = ("lucid-pipelines", "numpy", "scikit-learn", "interpret-core")
 
 class ArtefactError(StateError):
     """A model file that must not be used: damaged, of another kind, or one that no longer gives its golden answers."""
-
-
-class ModelKind(StrEnum):
-    """The three models."""
-
-    PACKING = "packing"
-    THROUGHPUT = "throughput"
-    DURATION = "duration"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from lucid_pipelines.domain.errors import InputError, NotFoundError, StateError, did_you_mean
-from lucid_pipelines.models.artefacts.document import ArtefactError, Header, ModelKind, describe
+from lucid_pipelines.models.artefacts.document import ArtefactError, Header, describe
+from lucid_pipelines.models.kinds import ModelKind
 from lucid_pipelines.whole_files import whole_file
 
 _JOURNAL = "changes.jsonl"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,7 @@ from lucid_pipelines.models.duration.history import HISTORY_FEATURES, NAN, Histo
 from lucid_pipelines.models.duration.selecting import Teaching, teaches
 
 _DAY_S = 86_400.0
+_CHUNK = 100_000
 Bucketer = Callable[[str], str | None]
 
 
@@ -103,38 +105,33 @@ def build_lessons(
     Returns:
         The lessons by the moment at which they were known, and the index after the last event.
     """
-    known_at = _known_at_s(rows)
+    submitted = [row.submitted_at.timestamp() for row in rows]
+    ended = [row.ended_at.timestamp() for row in rows]
+    known_at = _known_at_s(rows, submitted, ended)
     profiles = _profiles_before(rows)
     wanted = [
         i
         for i, row in enumerate(rows)
         if (every_outcome or teaches(row.outcome, teaching)) and (since_s is None or known_at[i] >= since_s)
     ]
-    # At one moment: first what ended, then the question, then what started, so that nothing sees itself.
-    ended = [(row.ended_at.timestamp(), 0, i) for i, row in enumerate(rows)]
-    asked = [(known_at[i], 1, i) for i in wanted]
-    began = [
-        (row.started_at.timestamp(), 2, i)
-        for i, row in enumerate(rows)
-        if row.started_at is not None and row.started_at < row.ended_at
-    ]
     buckets = [bucket_of(row.name) for row in rows]
     index = HistoryIndex(teaching)
-    width = len(duration_features())
-    matrix = np.empty((len(wanted), width))
+    # Numbers side by side instead of a million lists: the walk then needs little more memory than the matrix.
+    values = array("d")
     order: list[int] = []
-    for at_s, kind, i in sorted(ended + asked + began):
+    for at_s, kind, i in _events(rows, ended, known_at, wanted):
         row = rows[i]
-        if kind == 0:
+        if kind == _ENDED:
             index.end(row, buckets[i])
-        elif kind == 2:
+        elif kind == _BEGAN:
             index.start(row.attempt_id, row.user, row.gpus, at_s)
         else:
-            submitted_s = row.submitted_at.timestamp()
-            matrix[len(order)] = feature_row(
-                index, row.user, buckets[i], row.gpus, profiles.get(i), at_s, submitted_s=submitted_s
+            values.extend(
+                feature_row(index, row.user, buckets[i], row.gpus, profiles.get(i), at_s, submitted_s=submitted[i])
             )
             order.append(i)
+    width = len(duration_features())
+    matrix = np.frombuffer(values, dtype=np.float64).reshape(-1, width) if order else np.empty((0, width))
     for attempt in running:
         index.start(attempt.attempt_id, attempt.user, attempt.gpus, attempt.started_at.timestamp())
     lessons = Lessons(
@@ -183,18 +180,42 @@ def feature_row(
     ]
 
 
-def _known_at_s(rows: Sequence[HistoryRow]) -> list[float]:
+_ENDED, _ASKED, _BEGAN = 0, 1, 2
+"""At one moment: first what ended, then the question, then what started, so that nothing sees itself."""
+
+
+def _events(
+    rows: Sequence[HistoryRow], ended: Sequence[float], known_at: Sequence[float], wanted: Sequence[int]
+) -> Iterator[tuple[float, int, int]]:
+    """Time, kind and row of everything that happened or is asked, in order."""
+    began = [
+        (row.started_at.timestamp(), i)
+        for i, row in enumerate(rows)
+        if row.started_at is not None and row.started_at < row.ended_at
+    ]
+    at_s = np.concatenate([ended, [known_at[i] for i in wanted], [start for start, _ in began]])
+    kinds = np.repeat(np.array([_ENDED, _ASKED, _BEGAN], dtype=np.int8), [len(rows), len(wanted), len(began)])
+    which = np.concatenate([np.arange(len(rows)), wanted, [i for _, i in began]]).astype(np.intp)
+    del began
+    order = np.lexsort((which, kinds, at_s))
+    for begin in range(0, len(order), _CHUNK):
+        chunk = order[begin : begin + _CHUNK]
+        yield from zip(at_s[chunk].tolist(), kinds[chunk].tolist(), which[chunk].tolist(), strict=True)
+
+
+def _known_at_s(rows: Sequence[HistoryRow], submitted: Sequence[float], ended: Sequence[float]) -> list[float]:
     """When each attempt was last waiting: at its submission, or when the job's attempt before it ended."""
     ends: dict[str, list[float]] = {}
     for row in rows:
         if row.number > 1:
             ends.setdefault(row.job_id, [])
-    for row in rows:
+    if not ends:
+        return list(submitted)
+    for row, ended_s in zip(rows, ended, strict=True):
         if row.job_id in ends:
-            ends[row.job_id].append(row.ended_at.timestamp())
+            ends[row.job_id].append(ended_s)
     moments: list[float] = []
-    for row in rows:
-        submitted_s, ended_s = row.submitted_at.timestamp(), row.ended_at.timestamp()
+    for row, submitted_s, ended_s in zip(rows, submitted, ended, strict=True):
         before = [end for end in ends.get(row.job_id, ()) if end < ended_s] if row.number > 1 else []
         moments.append(max([submitted_s, *before]))
     return moments

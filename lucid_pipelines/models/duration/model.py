@@ -12,10 +12,11 @@ import numpy.typing as npt
 from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.models.additive.model import AdditiveModel
 from lucid_pipelines.models.additive.schema import Matrix, encode
-from lucid_pipelines.models.artefacts.document import Header, ModelKind, read_matrix, unseal
+from lucid_pipelines.models.artefacts.document import Header, read_matrix, unseal
 from lucid_pipelines.models.conformal import Intervals
 from lucid_pipelines.models.duration.features import duration_features
 from lucid_pipelines.models.duration.selecting import Teaching
+from lucid_pipelines.models.kinds import ModelKind
 from lucid_pipelines.models.naming.buckets import NameBuckets
 
 Vector = npt.NDArray[np.float64]

@@ -16,12 +16,13 @@ from lucid_pipelines.domain.history import HistoryRow
 from lucid_pipelines.models.additive.fitting import MIN_ROWS, FitSettings, ProgressCallback, fit_additive
 from lucid_pipelines.models.additive.monotone import Direction, make_monotone
 from lucid_pipelines.models.additive.schema import FeatureKind
-from lucid_pipelines.models.artefacts.document import ModelKind, Trained, data_sha256, golden_matrix, read_matrix, seal
+from lucid_pipelines.models.artefacts.document import Trained, data_sha256, golden_matrix, read_matrix, seal
 from lucid_pipelines.models.conformal import Intervals
 from lucid_pipelines.models.duration.features import build_lessons, duration_features
 from lucid_pipelines.models.duration.model import DurationModel, evidence_groups
 from lucid_pipelines.models.duration.selecting import Teaching, select_rows
 from lucid_pipelines.models.duration.training_set import TrainingSet
+from lucid_pipelines.models.kinds import ModelKind
 from lucid_pipelines.models.metrics import mean_absolute_error, r_squared, spearman
 from lucid_pipelines.models.naming.buckets import BucketSettings, NameBuckets
 from lucid_pipelines.models.naming.fitting import fit_buckets

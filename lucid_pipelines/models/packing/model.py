@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.domain.job import Profile
-from lucid_pipelines.models.artefacts.document import Header, ModelKind, unseal
+from lucid_pipelines.models.artefacts.document import Header, unseal
+from lucid_pipelines.models.kinds import ModelKind
 from lucid_pipelines.models.packing.labels import Thresholds
 from lucid_pipelines.models.packing.pairs import PROFILE_FEATURES, profile_row
 from lucid_pipelines.models.packing.speeds import PairSpeeds

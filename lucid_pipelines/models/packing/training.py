@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lucid_pipelines.domain.errors import InputError
-from lucid_pipelines.models.artefacts.document import ModelKind, Trained, seal
+from lucid_pipelines.models.artefacts.document import Trained, seal
+from lucid_pipelines.models.kinds import ModelKind
 from lucid_pipelines.models.packing.labels import Thresholds, mean_speeds
 from lucid_pipelines.models.packing.model import PackingModel
 from lucid_pipelines.models.packing.pairs import PairTable, profile_matrix

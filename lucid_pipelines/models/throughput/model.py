@@ -12,8 +12,9 @@ import numpy.typing as npt
 from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.domain.view import Forecast
 from lucid_pipelines.models.additive.model import AdditiveModel
-from lucid_pipelines.models.artefacts.document import Header, ModelKind, read_matrix, unseal
+from lucid_pipelines.models.artefacts.document import Header, read_matrix, unseal
 from lucid_pipelines.models.conformal import Intervals
+from lucid_pipelines.models.kinds import ModelKind
 from lucid_pipelines.models.throughput.features import MAX_HORIZON, NAMES, Past, build
 from lucid_pipelines.models.throughput.series import SubmissionSeries
 

@@ -13,8 +13,9 @@ import numpy.typing as npt
 from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.models.additive.fitting import FitSettings, ProgressCallback, fit_additive
 from lucid_pipelines.models.additive.model import AdditiveModel
-from lucid_pipelines.models.artefacts.document import ModelKind, Trained, data_sha256, golden_matrix, read_matrix, seal
+from lucid_pipelines.models.artefacts.document import Trained, data_sha256, golden_matrix, read_matrix, seal
 from lucid_pipelines.models.conformal import Intervals
+from lucid_pipelines.models.kinds import ModelKind
 from lucid_pipelines.models.metrics import coverage_frac, mean_absolute_error
 from lucid_pipelines.models.throughput.baselines import baseline_forecasts
 from lucid_pipelines.models.throughput.features import FEATURES, MAX_HORIZON, Past, build

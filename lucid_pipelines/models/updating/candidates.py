@@ -16,9 +16,10 @@ import numpy as np
 from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.domain.history import HistoryRow
 from lucid_pipelines.models.additive.fitting import ProgressCallback
-from lucid_pipelines.models.artefacts.document import ModelKind, describe, with_evaluation
+from lucid_pipelines.models.artefacts.document import describe, with_evaluation
 from lucid_pipelines.models.duration.model import DurationModel
 from lucid_pipelines.models.duration.training import DurationSettings, train_duration
+from lucid_pipelines.models.kinds import ModelKind
 from lucid_pipelines.models.packing.model import PackingModel
 from lucid_pipelines.models.packing.pairs import PairTable
 from lucid_pipelines.models.packing.speeds import predict_pairs

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from lucid_pipelines.models.artefacts.document import ModelKind
+from lucid_pipelines.models.kinds import ModelKind
 
 MIN_ROWS = 30
 
