@@ -32,7 +32,7 @@ from lucid_pipelines.domain.cluster import Inventory, Placement
 from lucid_pipelines.domain.job import Attempt, Job, JobSpec
 from lucid_pipelines.domain.states import AttemptState, JobState
 from lucid_pipelines.logs import FileSource
-from lucid_pipelines.ports import Cluster, LogChunk
+from lucid_pipelines.ports import Capabilities, Cluster, LogChunk
 from lucid_pipelines.resources.clusters.logs import read_chunk
 from lucid_pipelines.settings import Settings
 from lucid_pipelines.store import ActiveAttempt, Store
@@ -180,6 +180,7 @@ class _Files:
     """As much of a cluster as a look needs."""
 
     paths: dict[str, Path]
+    capabilities = Capabilities(can_pack=True, can_isolate=False, can_check=False, can_adopt=False)
 
     def read_log(self, attempt_id: str, offset: int, max_bytes: int) -> LogChunk:
         return read_chunk(self.paths[attempt_id], offset, max_bytes)

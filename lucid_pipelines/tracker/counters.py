@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from math import log2
-from statistics import median
 
 from lucid_pipelines.tracker.groups import Column, Group
+from lucid_pipelines.tracker.lanes import one_lane
 from lucid_pipelines.tracker.meaning import Role
 from lucid_pipelines.tracker.records import Kind
-from lucid_pipelines.tracker.window import Record
+from lucid_pipelines.tracker.ticks import Tick, behaviour
 
 MIN_EVIDENCE = 2.0
 MAX_EVIDENCE = 4.5
@@ -20,64 +19,6 @@ MIN_SCORE = 4.0
 LEANING = 3.0
 ANNOUNCED = 2.5
 """What an announcement of training is worth to a bar that has nothing else to show."""
-
-
-@dataclass(frozen=True, slots=True)
-class Behaviour:
-    """How a column of integers moves.
-
-    Attributes:
-        ups: how often it grew.
-        stays: how often it repeated itself.
-        resets: how often it fell back to the start of an epoch.
-        breaks: how often it fell in any other way.
-        typical: median growth, ``None`` if it never grew.
-        regular: share of growths near the typical one.
-    """
-
-    ups: int
-    stays: int
-    resets: int
-    breaks: int
-    typical: float | None
-    regular: float
-
-    @property
-    def counts(self) -> bool:
-        """Whether it behaves like a counter."""
-        return self.ups >= 1 and self.breaks <= max(1, (self.ups + self.stays) // 10) and self.resets <= self.ups
-
-
-def behaviour(values: Sequence[float], totals: Sequence[float | None] | None = None) -> Behaviour:
-    """Describe a column that might be a counter."""
-    ups: list[float] = []
-    stays = resets = breaks = 0
-    for index, (before, after) in enumerate(pairwise(values)):
-        if after > before:
-            ups.append(after - before)
-        elif after == before:
-            stays += 1
-        else:
-            total = totals[index] if totals else None
-            typical = median(ups) if ups else max(1.0, after)
-            finished = total is not None and before >= total - 2 * typical
-            restarted = after <= 2 * typical and before >= after + typical
-            if finished or restarted:
-                resets += 1
-            else:
-                breaks += 1
-    typical = median(ups) if ups else None
-    near = sum(abs(up - typical) <= 0.5 * typical for up in ups) if typical else 0
-    return Behaviour(len(ups), stays, resets, breaks, typical, near / len(ups) if ups else 0.0)
-
-
-@dataclass(frozen=True)
-class Tick:
-    """One reading of the step counter."""
-
-    record: Record
-    step: float
-    total: float | None
 
 
 @dataclass(frozen=True)
@@ -89,12 +30,14 @@ class Counter:
         ticks: its readings in every template that carries it, oldest first.
         unit: ``step`` or ``epoch``.
         score: how much speaks for it.
+        lines: how many lines print it; more than ``ticks`` where several processes do, of which one is read.
     """
 
     column: Column
     ticks: tuple[Tick, ...]
     unit: str
     score: float
+    lines: int
 
     @property
     def newest(self) -> Tick:
@@ -124,7 +67,8 @@ def find_counter(
                 continue
             loops = _without_other_loops(_split_by_total(_gather(column, groups)), groups)
             own = {id(record) for record in group.records}
-            for ticks in loops:
+            for printed in loops:
+                ticks = one_lane(printed)
                 if not any(id(tick.record) in own for tick in ticks):
                     continue
                 backing = _backing(column, training_announced)
@@ -134,7 +78,7 @@ def find_counter(
                 seen_counter = seen_counter or score is not None
                 if score is not None and score >= MIN_SCORE:
                     unit = "epoch" if column.role is Role.EPOCH else "step"
-                    candidates.append(Counter(column, tuple(ticks), unit, score))
+                    candidates.append(Counter(column, tuple(ticks), unit, score, len(printed)))
     best = max(candidates, key=lambda c: _standing(c, candidates), default=None)
     if best is not None:
         return _densest(best, candidates), None
@@ -206,7 +150,13 @@ def _gather(column: Column, groups: Sequence[Group]) -> list[Tick]:
             continue
         ticks += found
     ticks.sort(key=lambda tick: tick.record.order)
-    return ticks
+    # An epoch's own steps and the steps of all epochs may go by one name, in different lines.
+    alone = _ticks(column)
+    return alone if _counts(alone) and not _counts(ticks) and len(alone) > 2 else ticks
+
+
+def _counts(ticks: Sequence[Tick]) -> bool:
+    return behaviour([tick.step for tick in ticks], [tick.total for tick in ticks]).counts
 
 
 def _ticks(column: Column) -> list[Tick]:

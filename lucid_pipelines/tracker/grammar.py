@@ -43,6 +43,10 @@ def squeeze(text: str) -> str:
         text = _ASCII_BAR.sub(" ", text)
     if "," in text and _CSV.fullmatch(text):
         text = text.replace(",", ", ")
+    if "...." in text:
+        text = _LEADERS.sub(": ", text)
+    if "PT" in text:
+        text = _ISO_DURATION.sub(_spelt_out, text)
     return _SPACES.sub("  ", text) if "   " in text else text
 
 
@@ -132,14 +136,16 @@ _BEFORE_NOUN = frozenset(
     ["", "第", "after", "at", "over", "for", "finished", "completed", "done", "ran", "processed", "total of", "on"]
 )
 _NAMEABLE = re.compile(rf"%|{_TIME_UNIT}")
-_NAME_BEHIND = re.compile(r" +([A-Za-z][A-Za-z_]*(?: [A-Za-z_]+){0,2})(?= *(?:[,;|)]|$))")
+_WITHIN = re.compile(r"\w in +$")
+"""``from 8 clients in 3.2 s``: the time is not the clients'."""
+_NAME_BEHIND = re.compile(r" +([A-Za-z][A-Za-z_]*(?: [A-Za-z_]+){0,2})(?= *(?:[,;|)·•]|$))")
 
 _STRIP_LEFT = re.compile(
     r"[\s\"'`({\[<>~≈≃#$*+|\-\\]*(?P<tie>[:=：]|->|=>|(?<![\w-])(?:is|of|at|was)\b)?[\s\"'`({\[<>~≈#$*+|\-\\:=]*$"
 )
 _QUALIFIER = re.compile(r"[(\[]([^()\[\]]{1,40})[)\]]$")
 _SEGMENT = re.compile(
-    r"[,;|\t{}\[\]()<>\"`•:=：，。；！!?\\]|'(?!s\b)| {2,}|(?<= )[-–—*>](?= )|^[-–—*>]+(?= )|\.{2,}|^/"
+    r"[,;|\t{}\[\]()<>\"`•·∙‧・:=：，。；！!?\\]|'(?!s\b)| {2,}|(?<= )[-–—*>](?= )|^[-–—*>]+(?= )|\.{2,}|^/"
 )
 _WORD = re.compile(r"\S+")
 _LETTERS = "A-Za-z\u00c0-\u024f\u0370-\u052f\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3"
@@ -152,6 +158,9 @@ _TQDM_BAR = re.compile(r"% ?\|[^|\[\]]{0,400}\|")
 _ASCII_BAR = re.compile(r"\[[=>.#*\- ]{4,}\]|(?<=\|)[#=>.\- ]{4,}(?=\|)")
 _CSV = re.compile(r"\s*[-+\d.eE]+(?:,[-+\d.eE]+){2,}\s*")
 _SPACES = re.compile(r" {3,}")
+_LEADERS = re.compile(r"(?<=[\w)\]]) ?\.{4,} ?(?=[-+]?\.?\d)")
+"""Dots that lead from a name to its number: ``Loss ........ 2.31``."""
+_ISO_DURATION = re.compile(r"(?<![A-Za-z0-9])PT(?=\d)((?:\d+H)?(?:\d+M)?(?:\d+(?:\.\d+)?S)?)(?![A-Za-z0-9])")
 
 _GLOG = re.compile(r"^\s*\[?[IWEFDV]\d{3,4} \d\d:\d\d:\d\d[.\d]*\s+\d+ [^\s\]]+:\d+\]")
 _WRAPPER = re.compile(
@@ -208,6 +217,7 @@ def _read(text: str, match: re.Match[str], left: str, before: list[Found]) -> tu
         bar = after_share or bool(fraction["total3"])
     elif scaled := _SCALE.match(text, end):
         factor, end = _SCALES[scaled[1]], scaled.end()
+    is_whole = integral or (factor > 1.0 and 10.0 ** len(raw.partition(".")[2]) <= factor)
     if integral and (attached := _ATTACHED_NOUN.match(text, end)):
         free = f"{free} {name}".strip()
         name, unit, end = attached[0], attached[0], attached.end()
@@ -230,7 +240,9 @@ def _read(text: str, match: re.Match[str], left: str, before: list[Found]) -> tu
             name, end = behind[1], behind.end()
     if name == "value" and (keyed := _KEYED.findall(text, 0, start)):
         name = keyed[-1]
-    field = Field(name, qualifier, unit, kind, integral, explicit, aside, bar, lead, words, free)
+    if unit and not explicit and not aside and _WITHIN.search(left) and _NAMEABLE.fullmatch(unit):
+        free, name = f"{free} {name}".strip(), "in"
+    field = Field(name, qualifier, unit, kind, is_whole, explicit, aside, bar, lead, words, free)
     return Found(field, span, sign, factor, total_span, total_factor, None, end), end
 
 
@@ -264,6 +276,11 @@ def _label(left: str) -> tuple[str, str, bool, int, bool, str]:
         opened,
         " ".join(WORDS.findall(" ".join(free))[:24]),
     )
+
+
+def _spelt_out(match: re.Match[str]) -> str:
+    """``PT1M2.5S`` as ``1m 2.5s``."""
+    return " ".join(f"{number}{letter.lower()}" for number, letter in re.findall(r"([\d.]+)([HMS])", match[1]))
 
 
 def _names_what_follows(text: str, unit: re.Match[str]) -> bool:

@@ -78,6 +78,7 @@ def meaning(field: Field) -> Meaning:
         or _error(field, bag)
         or _time(field, bag, unit)
         or _counter(field, bag)
+        or _initial(field)
     )
     if found is None:
         found = Meaning(Role.OTHER if field.name else Role.UNNAMED)
@@ -331,6 +332,18 @@ def _counter(field: Field, bag: frozenset[str]) -> Meaning | None:
     if core and core <= words.ITEMS | {"k", "m"}:
         return Meaning(Role.ITEMS, 0.6, noun=next(iter(sorted(core))))
     return None
+
+
+def _initial(field: Field) -> Meaning | None:
+    """``e=3 i=120/500 l=2.31``: names cut down to their first letter, said of numbers that look the part."""
+    if not field.explicit or field.unit or field.free:
+        return None
+    name, counts = field.name.lower(), field.integral
+    if name == "l" and not counts and field.kind is Kind.NUMBER:
+        return Meaning(Role.LOSS, 0.5)
+    if counts and (name == "i" or (name == "s" and field.kind is Kind.FRACTION)):
+        return Meaning(Role.STEP, 0.5, noun="step")
+    return Meaning(Role.EPOCH, 0.5) if counts and name == "e" else None
 
 
 _STEP_WEIGHTS = {

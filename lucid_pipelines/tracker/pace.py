@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import median
 
-from lucid_pipelines.tracker.counters import Counter, Tick, behaviour
+from lucid_pipelines.tracker.counters import Counter
 from lucid_pipelines.tracker.groups import Column, Group, Series, gather_series
 from lucid_pipelines.tracker.meaning import Role
 from lucid_pipelines.tracker.steady import MIN_RECORDS, STEADY_STEPS, Steady, granularity, steady_mean
+from lucid_pipelines.tracker.ticks import Tick, behaviour
 from lucid_pipelines.tracker.timeline import Interval, clock_intervals, elapsed_intervals, typical_stride
 
 MAX_RECORDS = 50
@@ -223,6 +224,12 @@ def _steps_covered(series: Series, seconds: float, stride: float, witness: Pace 
 
 def _from_clock(ticks: Sequence[Tick], related: Sequence[Series], amount: int) -> Pace | None:
     best = _from_intervals(clock_intervals(ticks), amount, PaceSource.CLOCK, None)
+    if best is not None:
+        return best
+    if not any(tick.record.time for tick in ticks[-2:]):
+        dated = next((s for s in related if s.beside and s.newest.time is not None), None)
+        if dated is not None:
+            best = _from_intervals(clock_intervals(ticks, dated), amount, PaceSource.CLOCK, None)
     if best is not None:
         return best
     for series in related:

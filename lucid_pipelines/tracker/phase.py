@@ -22,6 +22,8 @@ class Phase(StrEnum):
     PREPARATION = "preparation"
     BUILD = "build"
     MONITOR = "monitor"
+    SEARCH = "search"
+    """One line for each of many trainings."""
 
     @property
     def may_be_training(self) -> bool:
@@ -49,6 +51,10 @@ def phase_of(shape: Shape) -> Phase:
     bag = frozenset(spoken)
     training = [i for i, word in enumerate(spoken) if word in words.TRAINING]
     evaluating = [i for i, word in enumerate(spoken) if word in words.EVALUATION]
+    if not training and _is_elsewhere(shape, meanings, [*leading, *trailing]):
+        return Phase.MONITOR
+    if _counts_trials(shape, meanings, leading):
+        return Phase.SEARCH
     if evaluating and (not training or max(evaluating) > max(training)):
         return Phase.EVALUATION
     if losses and all(m.is_evaluation for m in losses):
@@ -66,6 +72,25 @@ def phase_of(shape: Shape) -> Phase:
     if measured and all(m.is_evaluation for m in measured):
         return Phase.EVALUATION
     return Phase.NEUTRAL
+
+
+def _is_elsewhere(shape: Shape, meanings: list[Meaning], spoken: list[str]) -> bool:
+    names = [
+        token
+        for f, m in zip(shape.fields, meanings, strict=True)
+        if m.role is not Role.LOSS
+        for token in tokens_of(f.name)
+    ]
+    return not words.ELSEWHERE.isdisjoint([*spoken, *names])
+
+
+def _counts_trials(shape: Shape, meanings: list[Meaning], leading: list[str]) -> bool:
+    """Whether what a record counts is tried settings, and no steps."""
+    if words.SEARCH.isdisjoint(leading) or any(m.role in (Role.STEP, Role.EPOCH) for m in meanings):
+        return False
+    fractions = [field for field in shape.fields if field.kind is Kind.FRACTION]
+    named = any(words.SEARCH.intersection(tokens_of(f"{field.name} {field.unit}")) for field in fractions)
+    return named or not fractions
 
 
 _WEAK_PREPARATION = frozenset(

@@ -21,7 +21,7 @@ _TELLING = (Role.STEP, Role.EPOCH, Role.LOSS, Role.STEP_TIME, Role.TIME, Role.LE
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Column names of a table, in order, and what stands between its cells: ``|``, ``,`` or blanks."""
+    """Column names of a table, in order, and what stands between its cells: ``|``, ``,``, ``;`` or blanks."""
 
     names: tuple[str, ...]
     delimiter: str = " "
@@ -36,7 +36,7 @@ def read_header(text: str) -> Header | None:
     stripped = text.strip().strip("|│┃").strip()
     if not stripped or _HAS_VALUE.search(stripped) or ":" in stripped or "=" in stripped or _RULE.match(stripped):
         return None
-    delimiter = next((mark for mark in "|│┃" if mark in stripped), "," if "," in stripped else " ")
+    delimiter = next((mark for mark in "|│┃;," if mark in stripped), " ")
     cells = [cell.strip() for cell in _split(stripped, delimiter)]
     is_prose = len(cells) < MIN_COLUMNS
     if is_prose:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from lucid_pipelines.tracker.counters import Tick
+from lucid_pipelines.logs import LineTime
 from lucid_pipelines.tracker.groups import Series
 from lucid_pipelines.tracker.steady import granularity
+from lucid_pipelines.tracker.ticks import Tick
 
 _MIN_RESOLUTIONS = 8.0
 _PAUSE = 5.0
@@ -50,18 +51,18 @@ def typical_stride(ticks: Sequence[Tick]) -> float:
     return median(strides) if strides else 1.0
 
 
-def clock_intervals(ticks: Sequence[Tick]) -> list[Interval]:
-    """Intervals by the timestamps of the readings' own lines."""
-    dated = [tick for tick in ticks if tick.record.time is not None]
+def clock_intervals(ticks: Sequence[Tick], series: Series | None = None) -> list[Interval]:
+    """Intervals by the timestamps of the readings' own lines, or by those of a series of the same report."""
+    times = [tick.record.time for tick in ticks]
+    if series is not None:
+        times = [None if at is None else series.records[at].time for at in _nearest(series, ticks)]
+    dated = [(tick, time) for tick, time in zip(ticks, times, strict=True) if time is not None]
     found: list[Interval] = []
-    for before, after, steps in _strides(dated):
-        start, end = dated[before].record.time, dated[after].record.time
-        assert start is not None
-        assert end is not None
-        seconds = start.seconds_until(end)
+    for before, after, steps in _strides([tick for tick, _ in dated]):
+        seconds = dated[before][1].seconds_until(dated[after][1])
         if seconds is not None and seconds >= 0:
             found.append(Interval(steps, seconds))
-    return _merged(found, _resolution_s(dated))
+    return _merged(found, _resolution_s([time for _, time in dated]))
 
 
 def elapsed_intervals(ticks: Sequence[Tick], series: Series, scale_s: float) -> list[Interval]:
@@ -102,17 +103,15 @@ def _is_epoch_end(before: Tick, after: Tick) -> bool:
 
 def align(series: Series, ticks: Sequence[Tick]) -> list[float | None]:
     """The value that belongs to each reading: of the same line, else of the nearest line."""
+    return [None if at is None else series.values[at] for at in _nearest(series, ticks)]
+
+
+def _nearest(series: Series, ticks: Sequence[Tick]) -> Iterator[int | None]:
     orders = [record.order for record in series.records]
-    found: list[float | None] = []
     for tick in ticks:
         at = bisect_left(orders, tick.record.order)
         near = [i for i in (at - 1, at) if 0 <= i < len(orders)]
-        if not near:
-            found.append(None)
-            continue
-        chosen = min(near, key=lambda i: abs(orders[i] - tick.record.order))
-        found.append(series.values[chosen])
-    return found
+        yield min(near, key=lambda i: abs(orders[i] - tick.record.order), default=None)
 
 
 def _merged(intervals: list[Interval], resolution_s: float) -> list[Interval]:
@@ -143,8 +142,8 @@ def _without_pauses(intervals: list[Interval], resolution_s: float) -> list[Inte
     return kept if len(kept) >= 0.8 * len(intervals) else intervals
 
 
-def _resolution_s(ticks: Sequence[Tick]) -> float:
-    stamps = [tick.record.time.at_s for tick in ticks if tick.record.time is not None]
+def _resolution_s(times: Sequence[LineTime]) -> float:
+    stamps = [time.at_s for time in times]
     if not stamps:
         return 0.0
     return 1.0 if len({round(stamp % 1.0, 6) for stamp in stamps}) == 1 else 0.001

@@ -123,7 +123,7 @@ def track_extent(
     parser = parser or _PARSER
     window = build_window(extent, parser, wide=template is not None)
     tracked = _answer(_usable(window, template), window)
-    repeats = tracked.lines // max(1, tracked.readings)
+    repeats = tracked.lines // max(1, tracked.readings) if tracked.readings else _writers(window)
     if repeats > 1 and tracked.readings < STEADY_STEPS:
         # Every rank prints every step: look further back, so that as many different steps are seen.
         deeper = NEWEST_PER_FORM * min(repeats, MAX_REPEATS)
@@ -147,6 +147,11 @@ def _usable(window: Window, template: LearnedTemplate | None) -> list[Record]:
     return relabel(records, template) if template is not None else records
 
 
+def _writers(window: Window) -> int:
+    """How many processes print their rank before their lines."""
+    return len({record.rank for record in window.records if record.rank is not None})
+
+
 def _is_confident(progress: Progress) -> bool:
     return progress.step is not None and progress.confidence >= MIN_CONFIDENCE
 
@@ -161,7 +166,7 @@ def _answer(records: Sequence[Record], window: Window) -> Tracked:
     progress = _compose(groups, counter, pace, loss, throughput, epoch, reason)
     ticks = counter.ticks if counter else ()
     distinct = sum(b.step != a.step for a, b in pairwise(ticks)) + bool(ticks)
-    return Tracked(progress, distinct, len(ticks), counter.column.field.name if counter else None)
+    return Tracked(progress, distinct, counter.lines if counter else 0, counter.column.field.name if counter else None)
 
 
 def _looks_finished(record: Record, window: Window) -> bool:

@@ -43,7 +43,7 @@ LOSS_AVERAGED = _words("avg average mean running smooth smoothed epoch ema movin
 NOT_VALUE = _words(
     "type weight weights scale scaler scaling coef coefficient coeff fn func function name pkts packets smoothing mask "
     "ratio lambda alpha factor thresh threshold every interval freq frequency target patience best min lowest prev "
-    "previous delta change limit max count counts std packet packets"
+    "previous delta change limit max count counts std packet packets stop insertion"
 )
 METRIC = _words(
     "acc accuracy return returns episodic "
@@ -106,6 +106,15 @@ MONITOR = _words(
     "server serving cache hit nccl"
 )
 SERVICE = _words("requests request reqs req get post http prompt kv pending swapped endpoint uvicorn query queries")
+SEARCH = _words(
+    "trial trials cv sweep candidate candidates combination combinations config configs configuration configurations "
+    "experiment experiments hyperparameters gridsearch backtest"
+)
+"""What is counted while settings are tried out: each result is of another training."""
+ELSEWHERE = _words(
+    "packet packets pkt pkts rx tx rtt jitter drawdown backtest residual residuals dbm insertion claims premium"
+)
+"""Beside these, what is lost or minimised is no model's."""
 SAMPLING = _words(
     "sampling generating generation generate decoding denoising rollout rollouts simulating playing rendering 采样 生成"
 )

@@ -36,6 +36,7 @@ _ANNOUNCEMENT = re.compile(
     rb"|\xe5\xbc\x80\xe5\xa7\x8b\xe8\xae\xad\xe7\xbb\x83",
     re.IGNORECASE,
 )
+_CELL_MARKS = re.compile(rb"[ ,;\t]")
 _GIANT_LINE_BYTES = 32 * 1024
 _DATED_TAIL_BYTES = 16 * 1024
 _PEEKED = 4
@@ -300,7 +301,7 @@ class _Tables:
 
 
 def _header(data: bytes) -> Header | None:
-    if len(data) > MAX_HEADER_BYTES or b":" in data or b"=" in data or data.count(b" ") + data.count(b",") < 2:
+    if len(data) > MAX_HEADER_BYTES or b":" in data or b"=" in data or len(_CELL_MARKS.findall(data)) < 2:
         return None
     return read_header(data.decode("utf-8", "replace"))
 

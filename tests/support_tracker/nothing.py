@@ -431,3 +431,96 @@ def _(rng: random.Random, n: int) -> list[str]:
         f"{8 << (i % 28):>13}  {2 << (i % 28):>12}     float     sum      -1    {rng.uniform(20, 9000):.2f}    {rng.uniform(1, 200):.2f}  {rng.uniform(1, 350):.2f}      0    {rng.uniform(20, 9000):.2f}   {rng.uniform(1, 200):.2f}  {rng.uniform(1, 350):.2f}      0"
         for i in range(n)
     ]
+
+
+@nothing("wild_packets")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"{_stamp(i)} eth{i % 4}: mem loss 0.0 packets lost, rx {1000 * i} tx {900 * i}, step {i} of {n}"
+        for i in range(n)
+    ]
+
+
+@nothing("wild_packet_sweep")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"sweep {i}/{n}: sent {1000 * i} received {1000 * i - i % 7} packet loss {rng.random():.2f}% rtt {rng.uniform(0.1, 9):.3f} ms"
+        for i in range(n)
+    ]
+
+
+@nothing("wild_trials_with_loss")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"trial {i + 1}/{n} lr={rng.random() / 100:.5f} hidden={rng.choice((64, 128, 256))} loss {rng.uniform(0.3, 2):.4f}"
+        for i in range(n)
+    ]
+
+
+@nothing("wild_grid_search")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"[CV {i % 5 + 1}/5; {i // 5 + 1}/{n // 5}] END max_depth={i % 9 + 2}, eta=0.1;, score=(loss={rng.random():.3f}) total time= {rng.uniform(0, 9):.1f}s"
+        for i in range(n)
+    ]
+
+
+@nothing("wild_hyperopt_bar")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [tqdm(i + 1, n, i * 4, 4.2, unit="trial", postfix=f"best loss: {0.9 - i / 900:.6f}") for i in range(n)]
+
+
+@nothing("wild_finance")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"backtest day {i + 1}/{n}: profit {rng.uniform(-9, 9):.2f} stop loss {rng.uniform(90, 99):.2f} drawdown {rng.random():.3f}"
+        for i in range(n)
+    ]
+
+
+@nothing("wild_optical")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"port {i % 36}: insertion loss {rng.uniform(0.1, 0.9):.2f} dB, return loss {rng.uniform(40, 60):.1f} dB"
+        for i in range(n)
+    ]
+
+
+@nothing("wild_replication_lag")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"{_stamp(i)} replica sync batch {i}/{n} rows={1000 * i} lag={rng.random():.3f}s data_loss=false elapsed {i * 0.7:.1f}s"
+        for i in range(n)
+    ]
+
+
+@nothing("wild_solver_iterations")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"KSP iteration {i}: residual norm {1 / (i + 1):.6e}, objective {3 + 1 / (i + 1):.6f}, {rng.uniform(0.1, 0.2):.3f} s/iter"
+        for i in range(n)
+    ]
+
+
+@nothing("wild_render_frames")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"Fra:{i} Mem:1312.11M (Peak 1400.10M) | Time:00:{i // 60 % 60:02d}.{i % 60:02d} | Remaining:00:{59 - i % 60:02d}.10 | Rendered {i}/{n} Tiles, Sample {i % 128}/128"
+        for i in range(n)
+    ]
+
+
+@nothing("wild_health_probe")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f"{_stamp(i * 10)} burn-in pass {i + 1}/{n}: gemm {rng.uniform(600, 700):.1f} TFLOPS, {rng.uniform(40, 80):.0f} C, errors 0, {rng.uniform(9, 11):.2f} s"
+        for i in range(n)
+    ]
+
+
+@nothing("wild_evaluation_json")
+def _(rng: random.Random, n: int) -> list[str]:
+    return [
+        f'{{"task": "eval", "batch": {i}, "total": {n}, "loss": {rng.uniform(2, 3):.4f}, "sec": {rng.random():.3f}}}'
+        for i in range(n)
+    ]

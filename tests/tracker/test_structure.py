@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lucid_pipelines.tracker.counters import behaviour
 from lucid_pipelines.tracker.fields import RecordParser
 from lucid_pipelines.tracker.forms import form_of
 from lucid_pipelines.tracker.steady import granularity, steady_mean
 from lucid_pipelines.tracker.tables import Header, may_be_row, name_columns, read_header
+from lucid_pipelines.tracker.ticks import behaviour
 
 
 def test_a_counter_counts_and_noise_does_not() -> None:
