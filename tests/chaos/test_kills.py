@@ -28,7 +28,7 @@ from lucid_pipelines.service.status import read_status
 from lucid_pipelines.settings import Settings
 from tests.support_service import processes_of, service_settings
 
-ROUNDS = int(os.environ.get("LUCID_CHAOS_ROUNDS", "12"))
+ROUNDS = int(os.environ.get("LUCID_CHAOS_ROUNDS", "5"))
 SEED = int(os.environ.get("LUCID_CHAOS_SEED", "20260101"))
 LUCID = [str(Path(sys.executable).parent / "lucid")]
 SCRIPT = """\
