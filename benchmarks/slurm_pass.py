@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 import time
@@ -23,8 +24,9 @@ from benchmarks.ranges import Claim, mean_of, report
 from lucid_pipelines.ports import Sight
 from lucid_pipelines.resources.clusters import wrapper
 from lucid_pipelines.resources.clusters.layout import replace_json
-from lucid_pipelines.resources.clusters.slurm import SUBMITTED, TAG, SlurmCluster
+from lucid_pipelines.resources.clusters.slurm import SlurmCluster
 from lucid_pipelines.resources.clusters.slurm_commands import SlurmCommands
+from lucid_pipelines.resources.clusters.slurm_submissions import TAG, Submission
 from tests.support_slurm import shapes
 
 GPUS_A_NODE = 8
@@ -110,7 +112,7 @@ def _attempts(root: Path, ids: list[str]) -> None:
         folder.mkdir(parents=True)
         replace_json(folder / wrapper.SPEC, {"attempt_id": attempt_id})
         replace_json(folder / wrapper.STARTED, {**STARTED, "started_at": wrapper.iso(time.time())})
-        replace_json(folder / SUBMITTED, {"slurm_job_id": number})
+        Submission(number, uid=os.geteuid()).note(folder)
         (root / "cluster" / "attempts" / attempt_id).symlink_to(folder)
 
 

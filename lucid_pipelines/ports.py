@@ -144,12 +144,18 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What an adapter can do, so that callers ask instead of trying."""
+    """What an adapter can do, so that callers ask instead of trying.
+
+    Attributes:
+        pairs_by: how two jobs are given the same GPU: ``devices`` (each is told its GPUs), ``shards`` (of Slurm's,
+            by type), ``allocation`` (the second runs inside the first one's); ``None`` = they cannot be.
+    """
 
     can_pack: bool
     can_isolate: bool
     can_check: bool
     can_adopt: bool
+    pairs_by: str | None = None
 
 
 @runtime_checkable

@@ -113,6 +113,7 @@ def _slurm(settings: Settings) -> Cluster:
             cpus_per_gpu=slurm.cpus_per_gpu,
             memory_mib_per_gpu=slurm.memory_mib_per_gpu,
             share=slurm.share,
+            hold=settings.modes.pack is Mode.LIVE,
             submit_as_user=slurm.submit_as_user,
             extra=slurm.extra,
             adopt=None if settings.modes.adopt is Mode.OFF else SlurmAdoption(**slurm.adopt.model_dump()),

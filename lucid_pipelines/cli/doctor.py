@@ -132,7 +132,7 @@ def _cluster(settings: Settings) -> list[Finding]:
         Finding("cluster", Level.OK, f"{settings.cluster.kind}: {len(inventory.nodes)} nodes, {gpus} GPUs ({kind})"),
         _nvml(),
     ]
-    off = [name for name, is_able in asdict(able).items() if not is_able]
+    off = [name for name, is_able in asdict(able).items() if is_able is False]
     if off:
         found.append(Finding("cluster", Level.NOTE, f"not possible on this kind of cluster: {', '.join(off)}"))
     found += [

@@ -69,7 +69,7 @@ class SlurmSettings(Section):
     cpus_per_gpu: int | None = Field(default=None, ge=1)
     memory_mib_per_gpu: int | None = Field(default=None, ge=1)
     share: bool = Field(
-        default=True, description="Ask for typed shards, where the site has them: pairs become possible."
+        default=True, description="Let two jobs have one GPU: by typed shards, else inside one allocation."
     )
     submit_as_user: bool = Field(default=False, description="sbatch --uid of the job's user; needs root or SlurmUser.")
     extra: tuple[str, ...] = Field(default=(), description="Further arguments of every sbatch.")

@@ -96,7 +96,7 @@ class LocalCluster:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(can_pack=True, can_isolate=True, can_check=True, can_adopt=False)
+        return Capabilities(can_pack=True, can_isolate=True, can_check=True, can_adopt=False, pairs_by="devices")
 
     def inventory(self) -> Inventory:
         """Every node with its GPUs and the reasons against using them.

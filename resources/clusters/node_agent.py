@@ -192,7 +192,12 @@ def _sample(layout: Layout, request: Request, body: Body) -> tuple[Answer, bytes
             continue
         known = sight == "running"  # else whether its processes still use the GPUs is not known
         loads += [[reading[0], *(reading[1:] if known else (None, None, None))] for reading in readings]
-    gpus = nvml_probe.read_gpus() if request.get("read_gpus") else None
+    gpus = None
+    if request.get("read_gpus"):
+        try:
+            gpus = nvml_probe.read_gpus()
+        except (OSError, AttributeError) as error:
+            raise ExternalError(f"its GPUs cannot be read: {error}") from error
     return {"loads": loads, "gpus": gpus}, b""
 
 

@@ -8,6 +8,7 @@ it again, after a crash between submission and note, finds it by that tag. A pas
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import logging
 import os
@@ -35,7 +36,7 @@ from lucid_pipelines.ports import (
     Observation,
     Sight,
 )
-from lucid_pipelines.resources.clusters import attempts, fencing, wrapper
+from lucid_pipelines.resources.clusters import attempts, fencing, holder, wrapper
 from lucid_pipelines.resources.clusters.checks import CheckCommand, NodeChecks
 from lucid_pipelines.resources.clusters.launcher import wrapper_digest, wrapper_source
 from lucid_pipelines.resources.clusters.layout import SPEC_BYTES, Layout, checked_id, replace_json
@@ -45,6 +46,7 @@ from lucid_pipelines.resources.clusters.nodes import LocalNode, require_node
 from lucid_pipelines.resources.clusters.ranks import rank_environment
 from lucid_pipelines.resources.clusters.records import exit_record, profile_of
 from lucid_pipelines.resources.clusters.request import WrapperOptions, checked_grace, wrapper_spec
+from lucid_pipelines.resources.clusters.slurm_accounting import SlurmAccounting
 from lucid_pipelines.resources.clusters.slurm_adoption import SlurmAdoption, find_held, held_job, release
 from lucid_pipelines.resources.clusters.slurm_commands import SlurmCommands
 from lucid_pipelines.resources.clusters.slurm_drains import SlurmDrains
@@ -55,12 +57,19 @@ from lucid_pipelines.resources.clusters.slurm_gres import (
     held_indices,
     node_gpus,
 )
+from lucid_pipelines.resources.clusters.slurm_holding import host_of, open_allocation, placement_of
 from lucid_pipelines.resources.clusters.slurm_json import SlurmJob, SlurmNode
-from lucid_pipelines.resources.clusters.slurm_states import WAITING, OnDisk, is_over, observation, own_stop
+from lucid_pipelines.resources.clusters.slurm_states import WAITING, OnDisk, asks_slurm, is_over, observation, own_stop
+from lucid_pipelines.resources.clusters.slurm_submissions import (
+    SUBMITTED,
+    TAG,
+    KnownJobs,
+    Submission,
+    read_submission,
+    submission_of,
+)
 from lucid_pipelines.resources.clusters.start_records import read_record, read_started
 
-TAG = "lucid:"
-SUBMITTED = "slurm.json"
 DOWN_STATES = frozenset({"DOWN", "NOT_RESPONDING", "FAIL", "ERROR", "POWERED_DOWN", "POWERING_DOWN", "FUTURE"})
 FRESH_S = 1.0
 """An inventory may use the list of jobs that the poll of the same pass read."""
@@ -77,6 +86,7 @@ class SlurmOptions:
         cpus_per_gpu, memory_mib_per_gpu: asked for with each GPU; ``None`` = the partition's default.
         adopt: which held jobs of users we place; ``None`` = none.
         share: ask for typed shards instead of whole GPUs, so that two jobs can be given one GPU.
+        hold: where there are no typed shards, keep allocations open, so that a second job can run inside the first.
         submit_as_user: submit with ``--uid`` of the job's user; needs root or SlurmUser.
         extra: further arguments of every sbatch.
         dead_node_fence_s: how long after its node stopped answering Slurm a fenced attempt counts as dead.
@@ -90,6 +100,7 @@ class SlurmOptions:
     cpus_per_gpu: int | None = None
     memory_mib_per_gpu: int | None = None
     share: bool = True
+    hold: bool = False
     adopt: SlurmAdoption | None = None
     submit_as_user: bool = False
     extra: tuple[str, ...] = ()
@@ -128,6 +139,7 @@ class SlurmCluster:
         self._check_commands = dict(check_commands or {})
         self._now = now
         self._layout = Layout(root)
+        self._accounting = SlurmAccounting(commands)
         self._drains = SlurmDrains(self._layout.isolation, commands, now)
         self._guard = threading.Lock()
         self._jobs: tuple[float, list[SlurmJob]] | None = None
@@ -135,28 +147,35 @@ class SlurmCluster:
         self._started: dict[str, datetime] = {}
         try:
             self._layout.create()
-            self._wrapper = _install_wrapper(self._layout.wrapper)
+            self._wrapper = _install(wrapper_source(), self._layout.wrapper, wrapper_digest())
+            self._holder = _install(Path(holder.__file__), self._layout.wrapper, _digest(Path(holder.__file__)))
         except OSError as error:
             raise ExternalError(f"the cluster's folder cannot be used: {root}: {error}") from error
 
     @property
     def capabilities(self) -> Capabilities:
-        """Whether pairs can be pinned depends on the site's gres.conf; unknown while Slurm does not answer."""
+        """How pairs can be made depends on the site's gres.conf; unknown while Slurm does not answer."""
         try:
             nodes = self._known_nodes().values()
         except ExternalError:
             nodes = ()
         layouts = [node_gpus(node.gres) for node in nodes]
-        can_pack = self._slurm.share and bool(layouts) and all(gpus.can_share for gpus in layouts if gpus.types)
+        can_pack = self._slurm.share and bool(layouts)
+        by_shards = all(gpus.can_share for gpus in layouts if gpus.types)
+        pairs_by = None if not can_pack else "shards" if by_shards else "allocation"
         return Capabilities(
-            can_pack=can_pack, can_isolate=True, can_check=True, can_adopt=self._slurm.adopt is not None
+            can_pack=can_pack,
+            can_isolate=True,
+            can_check=True,
+            can_adopt=self._slurm.adopt is not None,
+            pairs_by=pairs_by,
         )
 
     def inventory(self) -> Inventory:
         """Every node of our partitions; GPUs that jobs which are not ours hold are taken."""
         now = self._now()
         jobs, nodes = self._fresh_jobs(FRESH_S), self._fresh_nodes()
-        strangers = [job for job in jobs if not job.comment.startswith(TAG) and not is_over(job) and job.nodes]
+        strangers = [job for job in jobs if job.nodes and not is_over(job) and not self._is_ours(job)]
         return Inventory(tuple(self._node(node, strangers, now) for node in nodes.values()), now)
 
     def launch(self, request: LaunchRequest) -> LaunchResult:
@@ -170,6 +189,9 @@ class SlurmCluster:
             for output in (spec["output_dir"], spec["checkpoint_dir"]):
                 Path(output).mkdir(parents=True, exist_ok=True)
             self._layout.mark_live(request.attempt_id, folder)
+            holds = self._holds(request)
+            if holds:
+                open_allocation(folder)
             if self._slurm.submit_as_user:
                 _hand_over(request)
             log_path = str(folder / wrapper.LOG)
@@ -177,10 +199,14 @@ class SlurmCluster:
                 names = (wrapper.EXIT, wrapper.STARTED, wrapper.FENCED, SUBMITTED)
                 if any(os.path.lexists(folder / name) for name in names):
                     return LaunchResult(request.attempt_id, log_path, already=True)
-                known = self._tagged(self.commands.jobs()).get(request.attempt_id)
+                owner = folder.stat().st_uid
+                known = KnownJobs.of(self.commands.jobs()).find(request.attempt_id, None, owner)
                 already = known is not None
-                job_id = known.job_id if known is not None else self._submit(request, folder, lock)
-                replace_json(folder / SUBMITTED, {"slurm_job_id": job_id})
+                if known is not None:
+                    submission_of(known, holds=holds).note(folder)
+                elif not holds or not self._join(request, folder, owner):
+                    number = self._submit(request, folder, lock, holds=holds)
+                    Submission(number, self._now(), owner, holds=holds).note(folder)
         except (OSError, ValueError) as error:
             raise ExternalError(
                 f"attempt {request.attempt_id!r} cannot be submitted; launch it again: {error}"
@@ -203,17 +229,35 @@ class SlurmCluster:
                 jobs = self._fresh_jobs(0.0)
             except ExternalError as error:
                 fault = str(error)
-        by_tag, by_id = self._tagged(jobs), {job.job_id: job for job in jobs}
+        known = KnownJobs.of(jobs)
+        disks = {attempt_id: self._on_disk(checked_id(attempt_id)) for attempt_id in attempt_ids}
+        found = {one: known.find(one, disk.submission, disk.owner_uid) for one, disk in disks.items()}
+        faults = dict.fromkeys(disks, fault)
+        if fault is None:
+            self._ask_accounting(disks, found, faults)
         seen: dict[str, Observation] = {}
-        for attempt_id in attempt_ids:
-            disk = self._on_disk(checked_id(attempt_id))
-            job = by_tag.get(attempt_id)
-            if job is None and disk.submitted_as is not None:
-                job = by_id.get(disk.submitted_as)  # somebody changed its comment
-            seen[attempt_id] = observation(attempt_id, disk, job, fault, now)
+        for attempt_id, disk in disks.items():
+            seen[attempt_id] = observation(attempt_id, disk, found[attempt_id], faults[attempt_id], now)
             if seen[attempt_id].sight is Sight.EXITED:
                 self._layout.unmark_live(attempt_id)
         return seen
+
+    def _ask_accounting(
+        self, disks: Mapping[str, OnDisk], found: dict[str, SlurmJob | None], faults: dict[str, str | None]
+    ) -> None:
+        """Fill in how jobs ended that the controller has forgotten."""
+        forgotten = {
+            one: disk.submission
+            for one, disk in disks.items()
+            if found[one] is None and disk.submission is not None and asks_slurm(disk)
+        }
+        accounted = self._accounting.ended({noted.job_id for noted in forgotten.values()})
+        for attempt_id, noted in forgotten.items():
+            job = accounted.jobs.get(noted.job_id)
+            if job is not None and noted.is_it(job):
+                found[attempt_id] = job
+            else:
+                faults[attempt_id] = accounted.fault
 
     def stop(self, attempt_id: str, grace_s: float, reason: str) -> None:
         request = {"grace_s": checked_grace(grace_s), "reason": reason, "requested_at": self._now().isoformat()}
@@ -223,11 +267,13 @@ class SlurmCluster:
                 return
             replace_json(folder / wrapper.STOP, request)
             with self._submitting(folder):
-                job = self._find(attempt_id, folder)
+                job, noted = self._find(attempt_id, folder), read_submission(folder)
                 if job is None or (is_over(job) and not os.path.lexists(folder / wrapper.STARTED)):
                     if not os.path.lexists(folder / wrapper.STARTED):
                         fencing.record_end(folder, attempt_id, "stopped", f"before it started: {reason}", None)
                     return
+                if noted is not None and noted.is_shared and (job.state not in WAITING or noted.host_attempt):
+                    return  # its wrapper reads the request; a signal would reach its partner too
                 if job.state in WAITING:
                     self.commands.cancel("--state=PENDING", str(job.job_id))
                     if self._wait_over(job.job_id, 2.0) and not os.path.lexists(folder / wrapper.STARTED):
@@ -360,7 +406,7 @@ class SlurmCluster:
             spec["ranks"], spec["user_command"] = ranks, spec["command"]
             spec["launcher"] = [
                 "srun", f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1", "--kill-on-bad-exit=1",
-                "--label", "--export=ALL",
+                "--label", "--export=ALL", *(["--overlap"] if self._holds(request) else []),
                 self._slurm.python, "-I", "-S", "-X", "utf8", str(self._wrapper), "--rank",
             ]  # fmt: skip
         return spec
@@ -381,7 +427,7 @@ class SlurmCluster:
                     return LaunchResult(request.attempt_id, str(folder / wrapper.LOG), already=True)
                 job, already = find_held(self.commands.jobs(), str(request.adopted), TAG + request.attempt_id)
                 output = self.commands.output_of(job.job_id)
-                replace_json(folder / SUBMITTED, {"slurm_job_id": job.job_id, "adopted_output": output})
+                submission_of(job, adopted_output=output or "/dev/null").note(folder)
                 if not already:
                     gres = next(iter(asked)) if self._pins(request) else None
                     release(self.commands, job, TAG + request.attempt_id, request.placement.node_names, gres)
@@ -395,8 +441,35 @@ class SlurmCluster:
         nodes = self._known_nodes()
         return all(node_gpus(nodes[share.node].gres).can_pin for share in request.placement.shares)
 
-    def _submit(self, request: LaunchRequest, folder: Path, lock: int) -> int:
-        words = [self._slurm.python, "-I", "-S", "-X", "utf8", str(self._wrapper), "--foreground"]
+    def _holds(self, request: LaunchRequest) -> bool:
+        """Whether a second job could only run inside this one's allocation, and shall be able to."""
+        known = self._known_nodes()
+        by_shards = all(node_gpus(known[share.node].gres).can_share for share in request.placement.shares)
+        return self._slurm.hold and self._slurm.share and not by_shards
+
+    def _join(self, request: LaunchRequest, folder: Path, owner: int) -> bool:
+        """Run it inside the allocation that holds its GPUs already, where there is one of the same user."""
+        ours = {(share.node, gpu) for share in request.placement.shares for gpu in share.gpu_indices}
+        for attempt_id in self._layout.live_ids():
+            if attempt_id == request.attempt_id:
+                continue
+            try:
+                theirs = placement_of(self._layout.attempts / attempt_id)
+                if not ours <= {(share.node, gpu) for share in theirs.shares for gpu in share.gpu_indices}:
+                    continue
+                host = host_of(attempt_id, self._layout.attempts, owner)
+                if host is None or not host.let_in(request.attempt_id, folder / wrapper.SPEC, request.placement):
+                    continue
+            except (FileNotFoundError, ValueError) as error:
+                _log.info("attempt %s cannot join %s: %s", request.attempt_id, attempt_id, error)
+                continue
+            replace(host.noted, holds=False, host_attempt=host.attempt_id).note(folder)
+            return True
+        return False
+
+    def _submit(self, request: LaunchRequest, folder: Path, lock: int, *, holds: bool) -> int:
+        words = [self._slurm.python, "-I", "-S", "-X", "utf8"]
+        words += [str(self._holder), str(self._wrapper)] if holds else [str(self._wrapper), "--foreground"]
         script = f"#!/bin/sh\nexec {shlex.join([*words, str(folder / wrapper.SPEC)])}\n"
         try:
             return self.commands.sbatch(self._arguments(request, folder), script, lock)
@@ -468,9 +541,15 @@ class SlurmCluster:
 
     def _end(self, attempt_id: str, folder: Path, job: SlurmJob | None) -> int:
         if job is not None and not is_over(job):
+            noted = read_submission(folder)
+            if job.state in WAITING and noted is not None and noted.host_attempt is not None:
+                fencing.record_end(folder, attempt_id, "fenced", "it had not started", 0)
+                return 0
             if job.state in WAITING:
                 self.commands.cancel(str(job.job_id))
             else:
+                if noted is not None and noted.is_shared and self._fenced_inside(attempt_id, folder):
+                    return 1 + _leftovers(folder)
                 self.commands.cancel("--batch", "--signal=TERM", str(job.job_id))
                 if self._wait_record(folder, FENCE_GENTLY_S):
                     return 1 + _leftovers(folder)
@@ -487,7 +566,9 @@ class SlurmCluster:
         names = job.nodes if job is not None and job.nodes else _placed_nodes(folder)
         silent = self._silent(names, started.started_at)
         if not silent:  # Slurm ended it and cleaned up, or its machine has started anew since
-            if self._wait_record(folder, RECORD_PATIENCE_S):
+            obeys_within_s = max(FENCE_GENTLY_S, 3 * self._options.sample_interval_s)
+            patience_s = RECORD_PATIENCE_S if job is not None else obeys_within_s  # forgotten is not yet ended
+            if self._wait_record(folder, patience_s):
                 return _leftovers(folder)
             fencing.record_end(folder, attempt_id, "fenced", "its Slurm job had ended", 0)
             return 0
@@ -504,6 +585,22 @@ class SlurmCluster:
         detail = f"{', '.join(silent)} has been silent for {waited.total_seconds():.0f} s"
         fencing.record_end(folder, attempt_id, "fenced", detail, None)
         return 0
+
+    def _fenced_inside(self, attempt_id: str, folder: Path) -> bool:
+        """Wait until an attempt inside an open allocation has obeyed, or its holder has killed it.
+
+        ``False`` when neither shows in time: then the allocation must end, with all who are in it.
+        """
+        deadline = time.monotonic() + max(FENCE_PATIENCE_S, 5 * self._options.sample_interval_s)
+        while time.monotonic() < deadline:
+            if os.path.lexists(folder / wrapper.EXIT):
+                return True
+            if os.path.lexists(folder / holder.GONE):
+                fencing.record_end(folder, attempt_id, "fenced", "its wrapper was gone or was killed", 0)
+                return True
+            time.sleep(0.05)
+        _log.warning("attempt %s does not end; the allocation that it shares is cancelled", attempt_id)
+        return False
 
     def _silent(self, names: Sequence[str], started_at: datetime) -> list[str]:
         """Nodes that do not answer Slurm and have not been restarted since."""
@@ -538,20 +635,21 @@ class SlurmCluster:
     # --- looking ---
 
     def _find(self, attempt_id: str, folder: Path) -> SlurmJob | None:
-        jobs = self._fresh_jobs(0.0)
-        job = self._tagged(jobs).get(attempt_id)
-        if job is None:
-            number = _submitted_as(folder)
-            job = next((job for job in jobs if job.job_id == number), None)
-        return job
+        return KnownJobs.of(self._fresh_jobs(0.0)).find(attempt_id, read_submission(folder), folder.stat().st_uid)
 
-    def _tagged(self, jobs: Sequence[SlurmJob]) -> dict[str, SlurmJob]:
-        """Our jobs by attempt; of several with one tag the first counts, as only its wrapper can have started."""
-        found: dict[str, SlurmJob] = {}
-        for job in sorted(jobs, key=lambda job: job.job_id):
-            if job.comment.startswith(TAG):
-                found.setdefault(job.comment.removeprefix(TAG), job)
-        return found
+    def _is_ours(self, job: SlurmJob) -> bool:
+        """Whether a job is one of our attempts: its tag alone anybody can write."""
+        if not job.comment.startswith(TAG):
+            return False
+        try:
+            folder = self._layout.attempts / checked_id(job.comment.removeprefix(TAG))
+            owner = folder.stat().st_uid
+            if owner == job.uid:
+                return True
+            noted = read_submission(folder)
+            return noted is not None and noted.is_it(job)
+        except (InputError, OSError, ValueError):
+            return False
 
     def _on_disk(self, attempt_id: str) -> OnDisk:
         folder = self._layout.attempts / attempt_id
@@ -559,7 +657,10 @@ class SlurmCluster:
             raw = read_record(folder, wrapper.EXIT)
             if raw is not None:
                 self._started.pop(attempt_id, None)
-                return OnDisk(True, exit_record(raw), own_stop(raw) or raw.get("started_at") is None)
+                disk = OnDisk(True, exit_record(raw), own_stop(raw) or raw.get("started_at") is None)
+                if not asks_slurm(disk):
+                    return disk
+                return replace(disk, owner_uid=folder.stat().st_uid, submission=read_submission(folder))
             if attempt_id not in self._started:
                 started = read_started(folder)
                 if started is not None:
@@ -567,10 +668,19 @@ class SlurmCluster:
             known = self._layout.find(attempt_id)
             if known is None:
                 return OnDisk(is_placed=False)
-            known.stat()  # a folder that has gone away says nothing
-            adopted, stopped = _adopted_output(known) is not None, os.path.lexists(known / wrapper.STOP)
-            started_at, number = self._started.get(attempt_id), _submitted_as(known)
-            return OnDisk(True, None, False, started_at, number, None, adopted, stopped)
+            owner = known.stat().st_uid  # a folder that has gone away says nothing
+            noted, stopped = read_submission(known), os.path.lexists(known / wrapper.STOP)
+            adopted = noted is not None and noted.adopted_output is not None
+            started_at = self._started.get(attempt_id)
+            return OnDisk(
+                is_placed=True,
+                started_at=started_at,
+                is_adopted=adopted,
+                is_stopped=stopped,
+                is_gone=noted is not None and noted.is_shared and os.path.lexists(known / holder.GONE),
+                owner_uid=owner,
+                submission=noted,
+            )
         except (OSError, ValueError) as error:
             return OnDisk(True, problem=f"cannot be observed: {error}")
 
@@ -661,14 +771,18 @@ KNOWN_FOR_S = 60.0
 FENCE_GENTLY_S, FENCE_PATIENCE_S, RECORD_PATIENCE_S = 4.0, 20.0, 1.0
 
 
-def _install_wrapper(folder: Path) -> Path:
-    """The wrapper's source on the shared disk, named by hash: nodes may run another Python than we do."""
-    target = folder / f"{wrapper_digest()[:16]}.py"
+def _install(source: Path, folder: Path, digest: str) -> Path:
+    """A program's source on the shared disk, named by hash: nodes may run another Python than we do."""
+    target = folder / f"{digest[:16]}.py"
     if not target.exists():
         temporary = target.with_name(f"{target.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
-        temporary.write_bytes(wrapper_source().read_bytes())
+        temporary.write_bytes(source.read_bytes())
         temporary.replace(target)
     return target
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _hand_over(request: LaunchRequest) -> None:
@@ -692,15 +806,10 @@ def _job_name(request: LaunchRequest) -> str:
     return f"lucid-{request.job_id}"[:200]
 
 
-def _submitted_as(folder: Path) -> int | None:
-    data = read_record(folder, SUBMITTED)
-    return None if data is None else int(data["slurm_job_id"])
-
-
 def _adopted_output(folder: Path) -> str | None:
     """Where a user's own batch job writes; ``None`` for jobs under our wrapper."""
-    data = read_record(folder, SUBMITTED)
-    return None if data is None or "adopted_output" not in data else str(data["adopted_output"] or "/dev/null")
+    noted = read_submission(folder)
+    return None if noted is None else noted.adopted_output
 
 
 def _leftovers(folder: Path) -> int:

@@ -94,7 +94,14 @@ class SlurmCommands:
                 return line.strip().removeprefix("StdOut=") or None
         return None
 
-    def run(self, name: str, *arguments: str, script: str | None = None, keep_open: int | None = None) -> str:
+    def run(
+        self,
+        name: str,
+        *arguments: str,
+        script: str | None = None,
+        keep_open: int | None = None,
+        more_env: Mapping[str, str] | None = None,
+    ) -> str:
         """Run one command to its end.
 
         Raises:
@@ -104,7 +111,7 @@ class SlurmCommands:
         with self._lock:
             self._counts[name] = self._counts.get(name, 0) + 1
         program = str(self.folder / name) if self.folder is not None else shutil.which(name, path=_path()) or name
-        env = dict(self.env)
+        env = {**self.env, **(more_env or {})}
         env.setdefault("PATH", _path())
         if self.conf is not None:
             env["SLURM_CONF"] = str(self.conf)
@@ -131,7 +138,8 @@ class SlurmCommands:
         if done.returncode != 0:
             said = " ".join(done.stderr.split())[-600:] or f"exit status {done.returncode}"
             if "Unable to contact slurm controller" in said or "Connection refused" in said:
-                raise UnreachableError(f"Slurm's controller does not answer: {said}")
+                who = "accounting" if name == "sacct" else "controller"
+                raise UnreachableError(f"Slurm's {who} does not answer: {said}")
             if name == "sbatch" and any(word in said.lower() for word in _NEVER):
                 raise InputError(f"Slurm refuses the job: {said}")
             raise ExternalError(f"Slurm's {name} failed: {said}")

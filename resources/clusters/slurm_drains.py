@@ -1,8 +1,9 @@
 """Isolations on Slurm: our own ledger with its owners, and DRAIN with a reason that bears our mark.
 
 Slurm keeps one reason a node. So the stack of reasons is in our ledger (``isolation.py``), and Slurm's state follows
-it as long as nobody else has set one: another's drain is never overwritten and never lifted (R-17), and a drain of
-ours that an administrator lifted is not set again.
+it as long as nobody else has set one: another's reason is never overwritten and never lifted (R-17), whether it
+drains the node or says why it is down, and a drain of ours that an administrator lifted is not set again. Ours is
+lifted by UNDRAIN, which leaves everything else as it is; RESUME would also bring up a node that is down.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ class SlurmDrains:
             return
         found = self._look(node)
         is_drained = "DRAIN" in found.states
-        if is_drained and not found.reason.startswith(MARK):
-            _log.info("node %s is drained by %s already; its reason stays", node, found.reason_by or "somebody")
+        if found.reason and not found.reason.startswith(MARK):
+            _log.info("node %s has a reason of %s already; it stays", node, found.reason_by or "somebody")
             return
         if known and not is_drained:
             _log.warning("somebody resumed node %s, which we drain; it stays resumed, and we keep off it", node)
@@ -58,7 +59,7 @@ class SlurmDrains:
         self._commands.run("scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={_text(owner, reason)}")
 
     def restore(self, node: str, gpu_indices: Sequence[int], owner: str) -> None:
-        """RESUME once none of our reasons against the whole node is left, and only when Slurm's reason is ours."""
+        """UNDRAIN once none of our reasons against the whole node is left, and only when Slurm's reason is ours."""
         self._ledger.remove(node, gpu_indices, owner)
         left = [i for i in self._ledger.of(node) if not i.gpu_indices]
         found = self._look(node)
@@ -69,7 +70,7 @@ class SlurmDrains:
             if found.reason != text:
                 self._commands.run("scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={text}")
             return
-        self._commands.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
+        self._commands.run("scontrol", "update", f"NodeName={node}", "State=UNDRAIN")
 
     def _look(self, node: str) -> SlurmNode:
         """Asked right before every step: what was true a moment ago may have been changed by somebody."""

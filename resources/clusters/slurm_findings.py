@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lucid_pipelines.domain.errors import ExternalError
 from lucid_pipelines.resources.clusters.slurm import SlurmCluster
+from lucid_pipelines.resources.clusters.slurm_commands import SlurmCommands
 from lucid_pipelines.resources.clusters.slurm_drains import MARK
 from lucid_pipelines.resources.clusters.slurm_gres import node_gpus
+
+_INSIDE = "the second of a pair runs inside the allocation of the first, and ends with it at its time limit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +27,9 @@ def examine(cluster: SlurmCluster) -> list[SlurmFinding]:
     commands = cluster.commands
     major, minor = commands.version()
     found = [SlurmFinding(f"Slurm {major}.{minor:02d} answers")]
-    found += _config(_settings(commands.run("scontrol", "show", "config")))
+    config = _settings(commands.run("scontrol", "show", "config"))
+    accounting = _accounting(commands, config)
+    found += [*_config(config, has_accounting=accounting.advice is None), accounting]
     ours = [node for node in commands.nodes() if cluster.is_ours(node)]
     if not ours:
         return [*found, SlurmFinding("no node has GPUs in gres.conf", "see cluster.slurm.partitions", True)]
@@ -31,13 +37,11 @@ def examine(cluster: SlurmCluster) -> list[SlurmFinding]:
     if all(layout.can_share for layout in layouts):
         found.append(SlurmFinding("GPUs are pinned one by one, and pairs by typed shards"))
     elif all(layout.can_pin for layout in layouts):
-        found.append(
-            SlurmFinding("GPUs are pinned one by one; pairs are not possible", _shard_lines(len(layouts[0].types)))
-        )
+        found.append(SlurmFinding(f"GPUs are pinned one by one; {_INSIDE}", _shard_lines(len(layouts[0].types))))
     else:
         found.append(
             SlurmFinding(
-                "Slurm chooses the GPUs of a node by itself; pairs are not possible",
+                f"Slurm chooses the GPUs of a node by itself; {_INSIDE}",
                 _typed_lines(len(layouts[0].types)),
             )
         )
@@ -48,7 +52,7 @@ def examine(cluster: SlurmCluster) -> list[SlurmFinding]:
     return found
 
 
-def _config(config: dict[str, str]) -> list[SlurmFinding]:
+def _config(config: dict[str, str], *, has_accounting: bool) -> list[SlurmFinding]:
     found: list[SlurmFinding] = []
     if "cgroup" not in config.get("ProctrackType", ""):
         found.append(
@@ -58,7 +62,7 @@ def _config(config: dict[str, str]) -> list[SlurmFinding]:
             )
         )
     age = config.get("MinJobAge", "").split()
-    if age and age[0].isdigit() and int(age[0]) < 60:
+    if age and age[0].isdigit() and int(age[0]) < 60 and not has_accounting:
         found.append(
             SlurmFinding(
                 f"MinJobAge is {age[0]} s: an end may be forgotten before it is read",
@@ -72,6 +76,21 @@ def _config(config: dict[str, str]) -> list[SlurmFinding]:
     if "gpu" not in config.get("GresTypes", ""):
         found.append(SlurmFinding("GresTypes names no gpu", "set GresTypes=gpu,shard in slurm.conf", True))
     return found
+
+
+def _accounting(commands: SlurmCommands, config: dict[str, str]) -> SlurmFinding:
+    """Whether an end that the controller has forgotten can still be read."""
+    kind = config.get("AccountingStorageType") or "accounting_storage/none"
+    if kind.endswith("/none") or kind == "(null)":
+        return SlurmFinding(
+            f"no accounting ({kind}): how a job ended is known for MinJobAge ({config.get('MinJobAge')}) only",
+            "nothing must be done; with slurmdbd, ends are found after a longer standstill of ours too",
+        )
+    try:
+        commands.run("sacct", "--noheader", "--allocations", "--jobs=1", "--format=JobIDRaw,State")
+    except ExternalError as error:
+        return SlurmFinding(f"ends cannot be looked up: {error}", "see slurmdbd's log", True)
+    return SlurmFinding("ends that the controller has forgotten are read from accounting")
 
 
 def _settings(text: str) -> dict[str, str]:

@@ -31,6 +31,7 @@ class SlurmJob:
         gres_request: what it asked for on each node.
         exit_code, exit_signal: of its batch script, once it has ended.
         restart_count: how often Slurm has started it again.
+        source: which command told of it.
     """
 
     job_id: int
@@ -38,6 +39,7 @@ class SlurmJob:
     flags: frozenset[str]
     name: str
     user: str
+    uid: int | None
     comment: str
     partition: str
     qos: str
@@ -58,6 +60,7 @@ class SlurmJob:
     output: str
     command: str
     is_array: bool
+    source: str = "squeue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,7 @@ def _job(row: Mapping[str, Any]) -> SlurmJob:
             flags=frozenset(states[1:]) | frozenset(_words(row.get("state_flags"))),
             name=str(row.get("name") or ""),
             user=str(row.get("user_name") or ""),
+            uid=None if (uid := _number(row.get("user_id"))) is None else int(uid),
             comment=_comment(row.get("comment")),
             partition=str(row.get("partition") or ""),
             qos=str(row.get("qos") or ""),

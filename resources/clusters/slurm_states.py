@@ -9,7 +9,8 @@ Rules, in this order:
 4. Slurm has ended it and there is no exit record: by its own act (time limit, preemption, cancellation, memory) the
    attempt has EXITED with that reason; otherwise VANISHED, to be fenced. A record may be late on a network disk, so
    that a few seconds are allowed for it.
-5. Slurm does not know it: never submitted is NOT_STARTED, submitted and forgotten is VANISHED.
+5. Slurm does not know it: never submitted is NOT_STARTED. Submitted and forgotten: accounting is asked, where the
+   site has one, and its word counts as in 4; otherwise VANISHED.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 from lucid_pipelines.domain.job import ExitRecord
 from lucid_pipelines.ports import Observation, Sight
 from lucid_pipelines.resources.clusters.slurm_json import SlurmJob
+from lucid_pipelines.resources.clusters.slurm_submissions import Submission
 
 RECORD_IS_LATE = timedelta(seconds=5)
 WAITING = frozenset(
@@ -48,16 +50,26 @@ class OnDisk:
         is_adopted: whether it is a user's own batch job, without a wrapper.
         is_stopped: whether we asked for its end.
         stop_is_ours: whether its record speaks of a stop that we asked for.
+        is_gone: whether its wrapper died without a record in an allocation that goes on.
+        submission: what was noted of its job.
+        owner_uid: who owns its folder.
     """
 
     is_placed: bool
     exit: ExitRecord | None = None
     stop_is_ours: bool = False
     started_at: datetime | None = None
-    submitted_as: int | None = None
     problem: str | None = None
     is_adopted: bool = False
     is_stopped: bool = False
+    is_gone: bool = False
+    owner_uid: int | None = None
+    submission: Submission | None = None
+
+
+def asks_slurm(disk: OnDisk) -> bool:
+    """Whether what is on disk does not settle it: there is no exit record, or Slurm may have caused it."""
+    return disk.problem is None and (disk.exit is None or not (disk.stop_is_ours or not _may_be_slurms(disk.exit)))
 
 
 def is_over(job: SlurmJob) -> bool:
@@ -75,39 +87,42 @@ def observation(attempt_id: str, disk: OnDisk, job: SlurmJob | None, fault: str 
     if disk.problem is not None:
         return Observation(attempt_id, Sight.UNOBSERVED, now, "slurm:disk", detail=disk.problem)
     record = disk.exit
-    if record is not None and (disk.stop_is_ours or not _may_be_slurms(record)):
+    if record is not None and not asks_slurm(disk):
         return _exited(attempt_id, record, now, "slurm:exit_record")
     if fault is not None:
         return Observation(attempt_id, Sight.UNOBSERVED, now, "slurm:error", disk.started_at, detail=fault)
     if job is None:
         return _unknown_to_slurm(attempt_id, disk, now)
+    by = f"slurm:{job.source}"
     if disk.is_adopted and is_over(job) and job.state != "NODE_FAIL":
         reason = _BY_SLURM.get(job.state, "exited")
         reason = "stopped" if disk.is_stopped and reason == "cancelled" else reason
-        return _exited(attempt_id, by_slurm(job, reason, job.started_at, now), now, "slurm:squeue")
+        return _exited(attempt_id, by_slurm(job, reason, job.started_at, now), now, by)
     named = f"Slurm job {job.job_id}"
     if job.state in WAITING:
         detail = f"{named} waits: {job.reason or job.state}"
-        return Observation(attempt_id, Sight.QUEUED, now, "slurm:squeue", detail=detail)
+        return Observation(attempt_id, Sight.QUEUED, now, by, detail=detail)
+    is_shared = disk.submission is not None and disk.submission.is_shared
+    if not is_over(job) and is_shared and record is not None and now - record.ended_at >= RECORD_IS_LATE:
+        return _exited(attempt_id, record, now, "slurm:exit_record")  # what Slurm ends, it ends with the allocation
+    if not is_over(job) and is_shared and disk.is_gone and record is None:
+        detail = f"its wrapper left no exit record, while {named}, in which it ran, goes on"
+        return Observation(attempt_id, Sight.VANISHED, now, by, disk.started_at, detail=detail)
     if not is_over(job):
         started_at = job.started_at if disk.is_adopted else disk.started_at
         if record is not None or started_at is not None:
-            return Observation(attempt_id, Sight.RUNNING, now, "slurm:squeue", started_at)
-        return Observation(attempt_id, Sight.QUEUED, now, "slurm:squeue", detail=f"{named} is being started")
+            return Observation(attempt_id, Sight.RUNNING, now, by, started_at)
+        return Observation(attempt_id, Sight.QUEUED, now, by, detail=f"{named} is being started")
     reason = _BY_SLURM.get(job.state)
     if record is not None:
         told = replace(record, reason=reason, detail=_why(job, record.detail)) if reason else record
-        return _exited(attempt_id, told, now, "slurm:exit_record+squeue")
+        return _exited(attempt_id, told, now, f"slurm:exit_record+{job.source}")
     if reason is not None:
-        return _exited(attempt_id, by_slurm(job, reason, disk.started_at, now), now, "slurm:squeue")
+        return _exited(attempt_id, by_slurm(job, reason, disk.started_at, now), now, by)
     if job.state != "NODE_FAIL" and now - (job.ended_at or now) < RECORD_IS_LATE:
-        return Observation(
-            attempt_id, Sight.RUNNING, now, "slurm:squeue", disk.started_at, detail="its record is awaited"
-        )
+        return Observation(attempt_id, Sight.RUNNING, now, by, disk.started_at, detail="its record is awaited")
     detail = f"{_why(job, None)}; its wrapper left no exit record"
-    return Observation(
-        attempt_id, Sight.VANISHED, now, "slurm:squeue", disk.started_at or job.started_at, detail=detail
-    )
+    return Observation(attempt_id, Sight.VANISHED, now, by, disk.started_at or job.started_at, detail=detail)
 
 
 def by_slurm(job: SlurmJob, reason: str, started_at: datetime | None, now: datetime) -> ExitRecord:
@@ -137,11 +152,13 @@ def _may_be_slurms(record: ExitRecord) -> bool:
 def _unknown_to_slurm(attempt_id: str, disk: OnDisk, now: datetime) -> Observation:
     if disk.exit is not None:  # stopped by a signal, and whoever sent it is forgotten
         return _exited(attempt_id, disk.exit, now, "slurm:exit_record")
-    if disk.submitted_as is not None or disk.started_at is not None:
-        detail = f"Slurm no longer knows job {disk.submitted_as}, and its wrapper left no exit record"
-        return Observation(attempt_id, Sight.VANISHED, now, "slurm:squeue", disk.started_at, detail=detail)
+    by = "slurm:squeue"
+    if disk.submission is not None or disk.started_at is not None:
+        number = "its job" if disk.submission is None else f"job {disk.submission.job_id}"
+        detail = f"Slurm no longer knows {number}, and its wrapper left no exit record"
+        return Observation(attempt_id, Sight.VANISHED, now, by, disk.started_at, detail=detail)
     detail = "placed, but not submitted to Slurm" if disk.is_placed else "never launched here"
-    return Observation(attempt_id, Sight.NOT_STARTED, now, "slurm:squeue", detail=detail)
+    return Observation(attempt_id, Sight.NOT_STARTED, now, by, detail=detail)
 
 
 def _exited(attempt_id: str, record: ExitRecord, now: datetime, source: str) -> Observation:

@@ -137,7 +137,7 @@ class SshCluster:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(can_pack=True, can_isolate=True, can_check=True, can_adopt=False)
+        return Capabilities(can_pack=True, can_isolate=True, can_check=True, can_adopt=False, pairs_by="devices")
 
     def inventory(self) -> Inventory:
         """Every declared node; one that does not answer is UNOBSERVED, with the reason and since when."""
@@ -248,7 +248,7 @@ class SshCluster:
         """One sample a GPU of every node that answers."""
         now = self._now()
         answers = self._each(self._nodes, self._sample_node)
-        samples: list[GpuSample] = []
+        samples: list[GpuSample] = []  # of a node whose driver does not answer there is none: unknown, not idle
         for name, answer in zip(self._nodes, answers, strict=True):
             if answer is None:
                 continue
@@ -422,6 +422,10 @@ class SshCluster:
         if known is not None and time.monotonic() - self._asked_at.get(node, -1e9) <= OBSERVED_FOR_S:
             return known
         answer = self._call(node, "hello", {"read_gpus": self._gpu_source != "virtual"})
+        if known is not None and known["has_nvml"] and (answer["gpus"] is None or not answer["has_nvml"]):
+            # It had a driver before: what it shows without one are not its GPUs, real or declared.
+            problem = answer["gpu_problem"] or "NVIDIA's driver is gone"
+            answer = {**answer, "has_nvml": True, "gpus": known["gpus"], "gpu_problem": problem}
         with self._guard:
             self._hello[node] = answer
         return answer
@@ -458,6 +462,10 @@ class SshCluster:
         if silent is not None:
             why = self._why_silent(name, silent, now)
             return replace(node, condition=NodeCondition.UNOBSERVED, observed_at=self._seen_at.get(name), detail=why)
+        problem = hello["gpu_problem"] if hello is not None and hello["has_nvml"] else None
+        if problem is not None and not current.is_virtual:
+            detail = f"its GPUs cannot be read: {problem}"
+            return replace(node, condition=NodeCondition.UNOBSERVED, observed_at=self._seen_at.get(name), detail=detail)
         return node if node.usable_gpus else replace(node, condition=NodeCondition.DRAINED)
 
     def _why_silent(self, name: str, since: datetime, now: datetime) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import stat
 import subprocess
 import tempfile
@@ -17,6 +16,9 @@ import time
 from pathlib import Path
 
 import pytest
+
+from tests.support_slurm.accounting import Accounting
+from tests.support_slurm.ports import free_ports
 
 _SBIN = ":/usr/sbin:/sbin"
 _CONF = """\
@@ -37,7 +39,7 @@ SlurmdSpoolDir={root}/spool/%n
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
+{accounting}
 JobCompType=jobcomp/none
 SchedulerType=sched/backfill
 SchedulerParameters=bf_interval=1,sched_interval=1,sched_min_interval=0,batch_sched_delay=0,requeue_delay=0
@@ -50,7 +52,7 @@ ReturnToService=2
 MpiDefault=none
 SwitchType=switch/none
 CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
-MinJobAge=600
+MinJobAge={min_job_age_s}
 InactiveLimit=0
 KillWait=3
 SlurmctldTimeout=30
@@ -69,6 +71,8 @@ class SlurmTestbed:
     Args:
         sharing: ``shards``: every GPU has a type of its own (``gpu:g3:1``) and two shards (``shard:g3:2``);
             ``plain``: GPUs of one type, which Slurm chooses by itself.
+        accounting: with slurmdbd and a database.
+        min_job_age_s: how long the controller remembers a job that has ended.
     """
 
     def __init__(
@@ -79,6 +83,8 @@ class SlurmTestbed:
         *,
         sharing: str = "shards",
         slurmd_timeout_s: int = 8,
+        accounting: bool = False,
+        min_job_age_s: int = 600,
         more: str = "",
         more_after: str = "",
     ) -> None:
@@ -91,12 +97,15 @@ class SlurmTestbed:
         self._environ["SLURM_CONF"] = str(self.conf)
         for index in range(gpus):
             os.mknod(root / "gpus" / f"nvidia{index}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
-        self._write(sharing, slurmd_timeout_s, more)
+        self.accounting = Accounting(root) if accounting else None
+        self._write(sharing, slurmd_timeout_s, more, min_job_age_s)
         if more_after:
             with self.conf.open("a") as file:
                 file.write(more_after)
         try:
             self._start_munge()
+            if self.accounting is not None:
+                self.accounting.start(self._environ)
             self.start_controller(fresh=True)
             for number in range(1, nodes + 1):
                 self.start_node(f"n{number}")
@@ -109,6 +118,11 @@ class SlurmTestbed:
     def environ(self) -> dict[str, str]:
         """What Slurm's commands need to find it."""
         return {"SLURM_CONF": str(self.conf)}
+
+    @property
+    def environ_of_all(self) -> dict[str, str]:
+        """The same for its daemons."""
+        return dict(self._environ)
 
     @property
     def nodes(self) -> list[str]:
@@ -168,6 +182,8 @@ class SlurmTestbed:
         for name in self.nodes:
             self._stop(state / f"slurmd-{name}.pid")
         self.stop_controller()
+        if self.accounting is not None:
+            self.accounting.close()
         self._stop(self.root / "munge" / "munged.pid")
         self._end_orphans()
 
@@ -217,7 +233,7 @@ class SlurmTestbed:
             f"--seed-file={folder}/munged.seed",
         )
 
-    def _write(self, sharing: str, slurmd_timeout_s: int, more: str) -> None:
+    def _write(self, sharing: str, slurmd_timeout_s: int, more: str, min_job_age_s: int) -> None:
         indices = range(self.gpu_count)
         lines = ["AutoDetect=off"]
         span = f"n[1-{self.node_count}]"
@@ -232,7 +248,7 @@ class SlurmTestbed:
             gres, types = f"gpu:a100:{self.gpu_count}", "gpu"
             lines.append(f"NodeName={span} Name=gpu Type=a100 File={self.root}/gpus/nvidia[0-{self.gpu_count - 1}]")
         (self.root / "conf" / "gres.conf").write_text("\n".join(lines) + "\n")
-        port = _free_ports(self.node_count + 1)
+        port = free_ports(self.node_count + 1)
         text = _CONF.format(
             root=self.root,
             ctl_port=port,
@@ -242,6 +258,8 @@ class SlurmTestbed:
             gres=gres,
             gres_types=types,
             slurmd_timeout_s=slurmd_timeout_s,
+            accounting=self.accounting.lines if self.accounting else "AccountingStorageType=accounting_storage/none",
+            min_job_age_s=min_job_age_s,
             more=more,
         )
         self.conf.write_text(text)
@@ -260,23 +278,6 @@ def require_slurm() -> None:
             os.mknod(Path(folder) / "probe", 0o600 | stat.S_IFCHR, os.makedev(1, 3))
         except OSError:
             pytest.skip("needs to make device files (fake GPUs); this container forbids it")
-
-
-def _free_ports(count: int) -> int:
-    """The first of so many ports in a row that nobody listens on."""
-    for first in range(24000 + os.getpid() % 4000, 32000, count):
-        if all(_is_free(port) for port in range(first, first + count)):
-            return first
-    raise AssertionError("no free ports")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 def _is_zombie(pid: int) -> bool:

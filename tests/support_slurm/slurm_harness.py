@@ -22,6 +22,7 @@ class SlurmHarness(LocalHarness):
 
     patience_s = 30.0
     jobs_outlive_wrappers = False
+    gpus = "virtual"
 
     def __init__(self, root: Path, testbed: SlurmTestbed, *, label: str | None = None, **options: Any) -> None:
         self.testbed = testbed
@@ -43,14 +44,15 @@ class SlurmHarness(LocalHarness):
     def reopen(self) -> SlurmCluster:  # pyright: ignore[reportIncompatibleMethodOverride]
         commands = SlurmCommands(self.testbed.conf, None, self.options.base_env, 20.0)
         chosen = SlurmOptions(**{"dead_node_fence_s": 1.0, **self.changes})
-        return SlurmCluster(self.root / "cluster", commands, slurm=chosen, options=self.options, gpus="virtual")
+        return SlurmCluster(self.root / "cluster", commands, slurm=chosen, options=self.options, gpus=self.gpus)
 
     def request(self, *command: str, **changes: object) -> LaunchRequest:
         number = len(self.requests)
         placement = Placement.of({self.testbed.nodes[number // 8 % 2]: [number % 8]})
         request = super().request(*command)
-        self.requests[request.attempt_id] = request
-        return replace(request, **{"placement": placement, **changes})  # pyright: ignore[reportArgumentType]
+        chosen = {"placement": placement, **changes}
+        self.requests[request.attempt_id] = replace(request, **chosen)  # pyright: ignore[reportArgumentType]
+        return self.requests[request.attempt_id]
 
     def start(self, script: str, **changes: object) -> str:
         """Slurm starts a job in its own time: wait until it did."""

@@ -24,11 +24,31 @@ def testbed() -> Iterator[SlurmTestbed]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.fixture(scope="module")
+def plain() -> Iterator[SlurmTestbed]:
+    folder = short_folder()
+    testbed = SlurmTestbed(folder / "slurm", nodes=2, sharing="plain")
+    yield testbed
+    testbed.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 class TestSlurmCluster(ClusterContract):
     """Every test of the contract, on four nodes of eight fake GPUs."""
 
     @pytest.fixture
     def harness(self, testbed: SlurmTestbed, tmp_path: Path) -> Iterator[SlurmHarness]:
         harness = SlurmHarness(tmp_path, testbed)
+        yield harness
+        harness.close()
+
+
+@pytest.mark.long
+class TestHeldAllocations(ClusterContract):
+    """The same where Slurm chooses the GPUs and allocations are kept open for a second job."""
+
+    @pytest.fixture
+    def harness(self, plain: SlurmTestbed, tmp_path: Path) -> Iterator[SlurmHarness]:
+        harness = SlurmHarness(tmp_path, plain, hold=True)
         yield harness
         harness.close()

@@ -45,6 +45,15 @@ def ended(harness: SlurmHarness, attempt: str) -> ExitRecord:
     return harness.wait_end(attempt)
 
 
+def someone() -> str:
+    """A user who is not root."""
+    return next(entry.pw_name for entry in pwd.getpwall() if entry.pw_uid not in (0, 65534))
+
+
+def taken_on(harness: SlurmHarness, name: str) -> frozenset[int]:
+    return next(node for node in harness.reopen().inventory().nodes if node.name == name).taken_gpu_indices
+
+
 def test_two_attempts_can_be_pinned_to_the_same_gpu_and_a_third_waits(harness: SlurmHarness) -> None:
     script = 'echo "$CUDA_VISIBLE_DEVICES" > "$LUCID_OUTPUT_DIR/gpu"; sleep 30'
     place = Placement.of({"n1": [2, 5]})
@@ -210,21 +219,59 @@ def test_others_drains_are_never_touched(harness: SlurmHarness, testbed: SlurmTe
     testbed.wait_up()
 
 
+def test_a_node_that_others_took_down_keeps_their_reason_and_stays_down(
+    harness: SlurmHarness, testbed: SlurmTestbed
+) -> None:
+    cluster = harness.slurm
+    testbed.run("scontrol", "update", "NodeName=n1", "State=DOWN", "Reason=burnt board, see ticket")
+    try:
+        cluster.isolate("n1", [], "lucid", "ECC errors")
+        assert "burnt board" in testbed.run("scontrol", "show", "node", "n1")
+        cluster.restore("n1", [], "lucid")
+        assert "State=DOWN " in testbed.run("scontrol", "show", "node", "n1")
+    finally:
+        testbed.run("scontrol", "update", "NodeName=n1", "State=RESUME")
+    testbed.wait_up()
+    cluster.isolate("n1", [], "lucid", "ECC errors")
+    ours = "Reason=lucid: lucid: ECC errors"  # as when Slurm itself misses a node that has a reason already
+    testbed.run("scontrol", "update", "NodeName=n1", "State=DOWN", ours)
+    cluster.restore("n1", [], "lucid")
+    shown = testbed.run("scontrol", "show", "node", "n1")
+    assert "State=DOWN" in shown and "DRAIN" not in shown, "ours is lifted, and nothing else"
+    testbed.run("scontrol", "update", "NodeName=n1", "State=RESUME")
+    testbed.wait_up()
+
+
 def test_gpus_of_jobs_that_are_not_ours_are_taken(harness: SlurmHarness, testbed: SlurmTestbed) -> None:
     words = ["sbatch", "--parsable", "-w", "n3", "-o", "/dev/null"]
     one = testbed.run(*words, "--gres=gpu:g3:1,gpu:g5:1", "--wrap", "sleep 60").strip()
     other = testbed.run(*words, "--gres=shard:g0:1", "--wrap", "sleep 60").strip()
     ours = harness.start("sleep 60", placement=Placement.of({"n3": [7]}))
 
-    def taken() -> frozenset[int]:
-        return next(node for node in harness.reopen().inventory().nodes if node.name == "n3").taken_gpu_indices
-
     try:
-        harness.wait(lambda: taken() == {0, 3, 5}, "theirs are taken, ours are ours")
+        harness.wait(lambda: taken_on(harness, "n3") == {0, 3, 5}, "theirs are taken, ours are ours")
     finally:
         testbed.run("scancel", one, other)
-    harness.wait(lambda: not taken(), "they are given back")
+    harness.wait(lambda: not taken_on(harness, "n3"), "they are given back")
     harness.slurm.fence(ours)
+
+
+def test_a_tag_that_somebody_else_wrote_is_believed_in_nothing(harness: SlurmHarness, testbed: SlurmTestbed) -> None:
+    request = harness.shell(f"{RUN_ONCE}; exit 4", placement=Placement.of({"n1": [6]}))
+    forged = ["--comment", f"lucid:{request.attempt_id}", "--job-name", f"lucid-{request.job_id}"]
+    words = ["sbatch", "--parsable", f"--uid={someone()}", "-w", "n3", "--chdir=/", "-o", "/dev/null"]
+    theirs = testbed.run(*words, *forged, "--gres=gpu:g2:1", "--wrap", "sleep 60").strip()
+    try:
+        harness.wait(lambda: taken_on(harness, "n3") == {2}, "its GPU is taken, whatever its comment says")
+        assert harness.see(request.attempt_id).sight is Sight.NOT_STARTED
+        assert not harness.slurm.launch(request).already
+        assert ended(harness, request.attempt_id).exit_code == 4
+        harness.slurm.fence(request.attempt_id)
+        harness.slurm.stop(request.attempt_id, 0.0, "test")
+        assert "RUNNING" in testbed.run("squeue", "-h", "-j", theirs, "-o", "%T"), "it is not touched"
+    finally:
+        testbed.run("scancel", theirs)
+    harness.wait(lambda: not taken_on(harness, "n3"), "it has ended")
 
 
 def test_a_job_of_nobody_is_refused_for_good_and_one_of_another_user_runs_as_that_user(testbed: SlurmTestbed) -> None:
@@ -234,11 +281,10 @@ def test_a_job_of_nobody_is_refused_for_good_and_one_of_another_user_runs_as_tha
     try:
         with pytest.raises(InputError, match="no-such-user"):
             harness.slurm.launch(harness.shell("true", user="no-such-user"))
-        someone = next(entry.pw_name for entry in pwd.getpwall() if entry.pw_uid not in (0, 65534))
-        request = harness.shell('id -un > "$LUCID_OUTPUT_DIR/me"', user=someone)
+        request = harness.shell('id -un > "$LUCID_OUTPUT_DIR/me"', user=someone())
         harness.slurm.launch(request)
         assert ended(harness, request.attempt_id).exit_code == 0
-        assert harness.output(request.attempt_id, "me") == f"{someone}\n".encode()
+        assert harness.output(request.attempt_id, "me") == f"{someone()}\n".encode()
     finally:
         harness.close()
         shutil.rmtree(folder, ignore_errors=True)
@@ -258,7 +304,7 @@ def test_a_site_that_lets_slurm_choose_gpus_says_what_it_cannot(tmp_path: Path) 
     testbed = SlurmTestbed(folder / "slurm", nodes=1, gpus=4, sharing="plain")
     try:
         harness = SlurmHarness(tmp_path, testbed)
-        assert not harness.slurm.capabilities.can_pack
+        assert harness.slurm.capabilities.pairs_by == "allocation"
         advice = " ".join(finding.advice or "" for finding in examine(harness.slurm))
         assert "Name=gpu Type=g0" in advice and "Name=shard Type=g0 Count=2" in advice and "cgroup" in advice
         attempt = harness.start('echo "$CUDA_VISIBLE_DEVICES"; exit 2', placement=Placement.of({"n1": [1, 2]}))

@@ -15,9 +15,11 @@ from lucid_pipelines.domain.cluster import NodeShare
 from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.domain.job import ExitRecord
 from lucid_pipelines.ports import Sight
+from lucid_pipelines.resources.clusters.slurm_accounting import parse_accounting
 from lucid_pipelines.resources.clusters.slurm_gres import asked_gpus, gres_request, held_indices, node_gpus
 from lucid_pipelines.resources.clusters.slurm_json import SlurmJob, expand, parse_jobs, parse_nodes
 from lucid_pipelines.resources.clusters.slurm_states import OnDisk, observation
+from lucid_pipelines.resources.clusters.slurm_submissions import CLOCKS_APART_S, KnownJobs, Submission
 from tests.support_slurm import shapes
 
 WRITERS = [pytest.param(shapes.old_jobs, id="22.05"), pytest.param(shapes.new_jobs, id="24.11")]
@@ -115,7 +117,7 @@ def seen(disk: OnDisk, job: SlurmJob | None, fault: str | None = None) -> Any:
     return observation("a", disk, job, fault, NOW)
 
 
-STARTED = OnDisk(True, None, False, NOW - timedelta(seconds=60), 1)
+STARTED = OnDisk(True, None, False, NOW - timedelta(seconds=60), submission=Submission(1))
 
 
 @pytest.mark.parametrize(
@@ -171,9 +173,9 @@ def test_without_slurm_nothing_is_known_but_what_stands_on_the_disk() -> None:
     [
         (OnDisk(False), None, Sight.NOT_STARTED),
         (OnDisk(True), None, Sight.NOT_STARTED),
-        (OnDisk(True, submitted_as=1), None, Sight.VANISHED),
-        (OnDisk(True, submitted_as=1), job_of("PENDING"), Sight.QUEUED),
-        (OnDisk(True, submitted_as=1), job_of("RUNNING"), Sight.QUEUED),
+        (OnDisk(True, submission=Submission(1)), None, Sight.VANISHED),
+        (OnDisk(True, submission=Submission(1)), job_of("PENDING"), Sight.QUEUED),
+        (OnDisk(True, submission=Submission(1)), job_of("RUNNING"), Sight.QUEUED),
         (STARTED, job_of("RUNNING"), Sight.RUNNING),
         (STARTED, job_of("COMPLETED", flags=["COMPLETING"]), Sight.RUNNING),
         (STARTED, job_of("COMPLETED", end_s=shapes.SUBMITTED_S + 199), Sight.RUNNING),
@@ -185,3 +187,57 @@ def test_without_slurm_nothing_is_known_but_what_stands_on_the_disk() -> None:
 )
 def test_every_other_case(disk: OnDisk, job: SlurmJob | None, sight: Sight) -> None:
     assert seen(disk, job).sight is sight
+
+
+def test_a_job_is_an_attempts_by_number_owner_and_time_or_by_tag_and_owner() -> None:
+    def known(*jobs: dict[str, Any]) -> KnownJobs:
+        return KnownJobs.of(parse_jobs(shapes.new_jobs(jobs)))
+
+    at = datetime.fromtimestamp(shapes.SUBMITTED_S, UTC)
+    ours = shapes.job(7, comment="lucid:a", uid=1000)
+    forged = shapes.job(6, comment="lucid:a", uid=2000)
+    noted = Submission(7, at, 1000)
+    found = known(forged, ours).find("a", noted, 1000)
+    assert found is not None and found.job_id == 7
+    by_tag = known(forged, ours).find("a", None, 1000)
+    assert by_tag is not None and by_tag.job_id == 7, "a forged comment finds nobody"
+    assert known(forged).find("a", None, 1000) is None
+    changed = known(shapes.job(7, comment="mine now", uid=1000)).find("a", noted, 1000)
+    assert changed is not None, "its user may change its comment"
+    assert known(shapes.job(7, comment="lucid:a", uid=2000)).find("a", noted, 1000) is None, "somebody else's number"
+    old = Submission(7, at - timedelta(seconds=CLOCKS_APART_S + 60), 1000)
+    assert known(ours).find("a", old, 1000) is None, "numbers began anew"
+
+
+ROW = "{}|{}|{}|1796010111|1796010112|1796010211|n[1-2]|90|1000|gpu"
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "reason"),
+    [
+        ("FAILED", "3:0", "exited"),
+        ("CANCELLED by 1000", "0:0", "cancelled"),
+        ("TIMEOUT", "0:15", "timed_out"),
+        ("PREEMPTED", "0:0", "preempted"),
+        ("OUT_OF_MEMORY", "0:125", "exited"),
+    ],
+)
+def test_accounting_tells_how_a_forgotten_job_ended(state: str, status: str, reason: str) -> None:
+    job = parse_accounting(ROW.format(7, state, status))[7]
+    adopted = OnDisk(True, is_adopted=True, submission=Submission(7))
+    told = seen(adopted, job)
+    assert (told.sight, told.source, told.exit.reason) == (Sight.EXITED, "slurm:sacct", reason)
+    assert (job.nodes, job.time_limit_s, job.uid) == (("n1", "n2"), 5400.0, 1000)
+    assert told.exit.exit_code == (3 if state == "FAILED" else None)
+
+
+def test_lines_of_accounting_that_make_no_sense_say_nothing() -> None:
+    torn = ["", "x|FAILED", ROW.format("x", "FAILED", "1:0"), ROW.format(3, "", "0:0"), ROW.format(4, "RUNNING", "0:0")]
+    assert parse_accounting("\n".join([*torn, ROW.format(5, "FAILED", "a:b"), ROW.format(6, "FAILED", "1:0")])) == {
+        6: parse_accounting(ROW.format(6, "FAILED", "1:0"))[6]
+    }
+
+
+@given(st.text())
+def test_any_text_may_come_from_accounting(text: str) -> None:
+    parse_accounting(text)
