@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
+
 _MIN_CHARS = 3
+_ALL_DIGITS = re.compile(r"(?<!-)0-9")
+_REPEATED = re.compile(r"\{\d*,?\d*\}")
+_BY_CODE = ("x", "u", "U", "N")
 _ESCAPED_LITERALS = frozenset(r".^$*+?{}[]\|()-/'\"#&~`:=<>@%!, ")
 
 
@@ -34,6 +40,56 @@ def needed_literals(pattern: str) -> tuple[str, ...] | None:
             return None
         found.extend(nested)
     return tuple(dict.fromkeys(found))
+
+
+@dataclass(frozen=True, slots=True)
+class DigitBlind:
+    """What a pattern says of texts whose digits were all made zeros.
+
+    Attributes:
+        pattern: found in such a text wherever the pattern itself is found in the text with its true digits;
+            ``None`` where that cannot be told.
+        is_exact: no digit is told from another (none is written out, classes name all or none): the two say the same.
+    """
+
+    pattern: str | None
+    is_exact: bool
+
+
+def blind_to_digits(pattern: str) -> DigitBlind:
+    """A pattern with all digits taken for zeros."""
+    done, is_exact, i = "", True, 0
+    while i < len(pattern):
+        char, end = pattern[i], i + 1
+        if char == "\\":
+            end = i + 2
+            if pattern[i + 1 : end].isdigit() or pattern[i + 1 : end] in _BY_CODE:
+                return DigitBlind(None, is_exact=False)
+        elif pattern.startswith(("(?P=", "(?("), i):
+            return DigitBlind(None, is_exact=False)
+        elif pattern.startswith("(?P<", i):
+            end = pattern.find(">", i) + 1
+        elif char == "[":
+            end = _class_end(pattern, i)
+        elif char == "{" and _REPEATED.match(pattern, i):
+            end = pattern.find("}", i) + 1
+        piece = pattern[i:end]
+        if char.isdigit() or (char == "[" and _tells_digits(piece)):
+            is_exact = False
+            # Which digits a denied class lets through is not worth working out.
+            if piece.startswith("[^"):
+                return DigitBlind(None, is_exact=False)
+            piece = "0" if char.isdigit() else f"[0{piece[1:]}"
+        done += piece
+        i = end
+    if not is_exact and ("(?!" in pattern or "(?<!" in pattern):
+        return DigitBlind(None, is_exact=False)
+    return DigitBlind(done, is_exact)
+
+
+def _tells_digits(piece: str) -> bool:
+    is_coded = any("\\" + code in piece for code in _BY_CODE)
+    return is_coded or any(c.isdigit() for c in _ALL_DIGITS.sub("", piece))
 
 
 def _branches(pattern: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -11,19 +12,21 @@ from importlib.resources import files
 from typing import Any, cast
 
 from lucid_pipelines.domain.errors import InputError, did_you_mean
-from lucid_pipelines.failures.literals import branches
+from lucid_pipelines.failures.literals import DigitBlind, blind_to_digits, branches
 from lucid_pipelines.failures.vocabulary import Category, Component, Ending, Restart, Role
 
 MAX_MATCHED_CHARS = 4096
 _MEMO_LIMIT = 20_000
-_Place = tuple[int, str]
 _FLAGS = re.IGNORECASE | re.MULTILINE
 _VOLATILE = re.compile(
-    r"0x[0-9a-fA-F]+|\d+(?:\.\d+){2,3}|\d\d:\d\d:\d\d\S*|(?<=<)\d+(?=>)|(?<=[Rr]ank )\d+|(?<=rank)\d+|(?<=#)\d+"
-    r"|(?<=pid )\d+|(?<=pid=)\d+|(?<=Num=)\d+|(?<=In=)\d+|(?<=Out=)\d+|(?<=task )\d+|(?<=for )\d+(?= milli)"
+    r"\d(?:(?<=0)x[0-9a-fA-F]+|\d*(?:\.\d+){2,3}|\d:\d\d:\d\d\S*|(?<=<\d)\d*(?=>)|(?<=[Rr]ank \d)\d*|(?<=rank\d)\d*"
+    r"|(?<=#\d)\d*|(?<=pid \d)\d*|(?<=pid=\d)\d*|(?<=Num=\d)\d*|(?<=In=\d)\d*|(?<=Out=\d)\d*|(?<=task \d)\d*"
+    r"|(?<=for \d)\d*(?= milli))"
 )
 """Numbers that no rule looks at; two texts that differ only in them share one answer."""
 _DEFAULT_PRIORITY = 50
+_GRAM = 4
+_ALIKE = str.maketrans("123456789", "000000000")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,10 @@ class Branch:
     def found_in(self, text: str, lowered: str) -> bool:
         if self.literals is not None and not any(literal in lowered for literal in self.literals):
             return False
-        return _compiled(self.pattern).search(text) is not None
+        return _is_found(self.pattern, text)
+
+
+_Place = tuple[int, Branch]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,93 @@ class Rule:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What can be told of every text that differs from one only in its digits.
+
+    Attributes:
+        found: rules whose pattern all such texts match.
+        by_digits: rules and branches that some of them may match.
+        is_decided: no exception to one of those rules looks at digits.
+    """
+
+    found: frozenset[int]
+    by_digits: tuple[_Place, ...]
+    is_decided: bool
+
+
+class _LiteralIndex:
+    """Finds the branches that may match a text, by the literals that they need, all at once.
+
+    Of each literal one piece of four characters is kept in a table; the pieces of a text are looked up in it together,
+    and only the literals whose piece is there are searched. Digits are all taken for zeros, in literals as in texts.
+    """
+
+    def __init__(self, rules: tuple[Rule, ...]) -> None:
+        self._always: list[_Place] = []
+        self._undecided: set[int] = set()
+        literals: dict[str, list[_Place]] = {}
+        for index, rule in enumerate(rules):
+            if rule.unless is not None and not blind_to_digits(rule.unless.pattern).is_exact:
+                self._undecided.add(index)
+            for branch in rule.branches:
+                place = (index, branch)
+                if branch.literals is None:
+                    self._always.append(place)
+                for literal in branch.literals or ():
+                    literals.setdefault(literal.translate(_ALIKE), []).append(place)
+        self._places = {literal: tuple(places) for literal, places in literals.items()}
+        self._short = tuple(literal for literal in literals if len(literal) < _GRAM)
+        self._by_gram = _by_rarest_gram([literal for literal in literals if len(literal) >= _GRAM])
+
+    def form(self, masked: str) -> _Form:
+        """Args: masked: a text with its digits all zeros."""
+        lowered = masked.lower()
+        possible = dict.fromkeys(self._always)
+        grams = {lowered[i : i + _GRAM] for i in range(len(lowered) - _GRAM + 1)}
+        for gram in grams & self._by_gram.keys():
+            for literal in self._by_gram[gram]:
+                if literal in lowered:
+                    possible.update(dict.fromkeys(self._places[literal]))
+        for literal in self._short:
+            if literal in lowered:
+                possible.update(dict.fromkeys(self._places[literal]))
+        found: set[int] = set()
+        by_digits: list[_Place] = []
+        for index, branch in possible:
+            blind = _blind(branch.pattern)
+            if blind.pattern is not None and not _is_found(blind.pattern, masked):
+                continue
+            if blind.is_exact:
+                found.add(index)
+            else:
+                by_digits.append((index, branch))
+        told = found.union(index for index, _ in by_digits)
+        return _Form(frozenset(found), tuple(by_digits), self._undecided.isdisjoint(told))
+
+
+@cache
+def _blind(pattern: str) -> DigitBlind:
+    return blind_to_digits(pattern)
+
+
+def _is_found(pattern: str, text: str) -> bool:
+    """``^`` holds only at the start of a text without line breaks: no need to try every other place."""
+    compiled = _compiled(pattern)
+    found = compiled.match(text) if pattern[:1] == "^" and "\n" not in text else compiled.search(text)
+    return found is not None
+
+
+def _by_rarest_gram(literals: list[str]) -> dict[str, list[str]]:
+    """The literals under the piece of each that the fewest literals share."""
+    pieces = {literal: [literal[i : i + _GRAM] for i in range(len(literal) - _GRAM + 1)] for literal in literals}
+    counts = Counter(gram for grams in pieces.values() for gram in set(grams))
+    table: dict[str, list[str]] = {}
+    for literal, grams in pieces.items():
+        table.setdefault(min(grams, key=lambda gram: (counts[gram], gram)), []).append(literal)
+    return table
+
+
 @dataclass(slots=True)
 class RuleBase:
     """All rules of one version, with a memo of masked texts. Not to be shared between threads.
@@ -106,20 +199,11 @@ class RuleBase:
     rules: tuple[Rule, ...]
     families: Mapping[str, Family]
     _memo: dict[str, tuple[Rule, ...]] = field(default_factory=dict)
-    _always: tuple[_Place, ...] = field(init=False)
-    _by_literal: tuple[tuple[str, tuple[_Place, ...]], ...] = field(init=False)
+    _forms: dict[str, _Form] = field(default_factory=dict)
+    _index: _LiteralIndex = field(init=False)
 
     def __post_init__(self) -> None:
-        always: list[_Place] = []
-        needed: dict[str, list[_Place]] = {}
-        for index, rule in enumerate(self.rules):
-            for branch in rule.branches:
-                if branch.literals is None:
-                    always.append((index, branch.pattern))
-                for literal in branch.literals or ():
-                    needed.setdefault(literal, []).append((index, branch.pattern))
-        self._always = tuple(always)
-        self._by_literal = tuple((literal, tuple(places)) for literal, places in needed.items())
+        self._index = _LiteralIndex(self.rules)
 
     def matching(self, text: str) -> tuple[Rule, ...]:
         """Every rule whose pattern is found, highest priority first; conditions are not looked at.
@@ -127,29 +211,48 @@ class RuleBase:
         Args:
             text: a record without carrier prefixes; only its first 4,096 characters count.
         """
-        text = text[:MAX_MATCHED_CHARS]
-        key = stable_key(text)
+        return self._matching(text[:MAX_MATCHED_CHARS])[1]
+
+    def key(self, text: str) -> str:
+        """What of a text decides which rules are found in it: equal keys get equal answers.
+
+        That is its form (the text with all digits alike), and which of the branches that look at digits are found.
+        """
+        return self._matching(text[:MAX_MATCHED_CHARS])[0]
+
+    def looks_at_digits_of(self, text: str) -> bool:
+        """Whether a text that differs from this one in its digits only may get another answer."""
+        form = self._form(text[:MAX_MATCHED_CHARS].translate(_ALIKE))
+        return bool(form.by_digits) or not form.is_decided
+
+    def _matching(self, text: str) -> tuple[str, tuple[Rule, ...]]:
+        masked = text.translate(_ALIKE)
+        form = self._form(masked)
+        told = ""
+        if form.by_digits:
+            lowered = text.lower()
+            told = ",".join([str(i) for i, branch in form.by_digits if branch.found_in(text, lowered)])
+        key = f"{masked}\0{told}" if form.is_decided else stable_key(text)
         found = self._memo.get(key)
         if found is None:
-            found = self._search(text)
+            found = self._search(text, form, {int(i) for i in told.split(",") if i})
             if len(self._memo) >= _MEMO_LIMIT:
                 self._memo.clear()
             self._memo[key] = found
-        return found
+        return key, found
 
-    def _search(self, text: str) -> tuple[Rule, ...]:
-        lowered = text.lower()
-        possible = dict.fromkeys(self._always)
-        for literal, places in self._by_literal:
-            if literal in lowered:
-                possible.update(dict.fromkeys(places))
-        hits: set[int] = set()
-        for index, pattern in possible:
-            if index not in hits and _compiled(pattern).search(text):
-                hits.add(index)
-        return tuple(
-            rule for i in sorted(hits) if (rule := self.rules[i]).unless is None or not rule.unless.search(text)
-        )
+    def _form(self, masked: str) -> _Form:
+        form = self._forms.get(masked)
+        if form is None:
+            form = self._index.form(masked)
+            if len(self._forms) >= _MEMO_LIMIT:
+                self._forms.clear()
+            self._forms[masked] = form
+        return form
+
+    def _search(self, text: str, form: _Form, hits: set[int]) -> tuple[Rule, ...]:
+        found = sorted(hits | form.found)
+        return tuple(rule for i in found if (rule := self.rules[i]).unless is None or not rule.unless.search(text))
 
     def without(self, families: Iterable[str]) -> RuleBase:
         """The rule base as if these families had never been written (leave-one-family-out)."""

@@ -27,7 +27,10 @@ _MAX_ECHO_NUMBERS = 10_000
 _ONSET_LINES = 12
 _MAX_ONSETS = 40
 _RARE = 2
-_DIGITS = re.compile(rb"\d+")
+_ALIKE = bytes.maketrans(b"123456789", b"0" * 9)
+_ZEROS = re.compile(rb"00+")
+_LEADS = ("Exception", "Error")
+"""How a line begins that says something of the line after it."""
 
 
 _ORDINARY = frozenset({Role.BENIGN, Role.SUCCESS, Role.HANDLED, Role.RESTARTED})
@@ -110,6 +113,9 @@ class _Scanner:
         self._records: list[Record] = []
         self._loud: list[int] = []
         self._ordinary: set[bytes] = set()
+        self._benign: set[bytes] = set()
+        self._hot: set[bytes] = set()
+        self._short: dict[bytes, bytes] = {}
         self._echoes: set[bytes] = set()
         self._echo_numbers: list[int] = []
         self._forms: Counter[bytes] = Counter()
@@ -145,14 +151,20 @@ class _Scanner:
     def _take(self, at: int, raw: RawLine) -> None:
         data = raw.data
         wanted = self._reader.wants_every_line
-        masked = _DIGITS.sub(b"0", data)
+        alike = data.translate(_ALIKE)
+        masked = self._shortened(alike)
         if not data.isascii() and not _is_utf8(data):
             self._undecodable += 1
         if not wanted and masked in self._echoes:
             self._reader.skip()
             self._hear_echo(at, raw)
             return
-        hot = masked not in self._ordinary and is_hot(data)
+        if not wanted and alike in self._benign:
+            self._reader.skip(lambda: normalise(raw, self._labels)[-1].text)
+            self._progress.add(at, data)
+            self._count_form(masked)
+            return
+        hot = masked not in self._ordinary and self._is_hot(data, masked)
         if not wanted and not hot:
             self._reader.skip()
             self._progress.add(at, data)
@@ -170,6 +182,10 @@ class _Scanner:
             self._echoes.add(masked)
             self._hear_echo(at, raw)
             return
+        if len(shown) == 1 and self._last_is_benign(before):
+            self._records.pop()
+            if not wanted and len(alike) <= _HOT_BYTES and len(self._benign) < _MEMO_LIMIT:
+                self._benign.add(alike)
         if ordinary:
             self._progress.add(at, data)
             self._count_form(masked)
@@ -185,6 +201,35 @@ class _Scanner:
             return False
         record = self._records[-1]
         return record.kind is RecordKind.LINE and self._judge.judge(record).is_mere_echo
+
+    def _last_is_benign(self, before: int) -> bool:
+        """Whether the line is harmless whatever its digits: such records tell nothing and need not be kept."""
+        if len(self._records) != before + 1:
+            return False
+        record = self._records[-1]
+        if record.kind is not RecordKind.LINE or self._judge.judge(record).role is not Role.BENIGN:
+            return False
+        return not record.lead.startswith(_LEADS) and self._judge.is_blind_to_digits(record)
+
+    def _shortened(self, alike: bytes) -> bytes:
+        """A line with every number as one zero."""
+        short = self._short.get(alike)
+        if short is None:
+            short = _ZEROS.sub(b"0", alike)
+            if len(alike) <= _HOT_BYTES:
+                if len(self._short) >= _MEMO_LIMIT:
+                    self._short.clear()
+                self._short[alike] = short
+        return short
+
+    def _is_hot(self, data: bytes, masked: bytes) -> bool:
+        if masked in self._hot:
+            return True
+        hot = is_hot(data)
+        # A stem that is there without the digits is there whatever the digits are.
+        if hot and len(masked) <= _HOT_BYTES and len(self._hot) < _MEMO_LIMIT and is_hot(masked):
+            self._hot.add(masked)
+        return hot
 
     def _hear(self, at: int) -> None:
         """A noisy line; the first of a stretch keeps what stood just before it."""

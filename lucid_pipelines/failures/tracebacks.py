@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from lucid_pipelines.failures.records import Frame, Record, RecordKind, exception_name
@@ -79,6 +80,7 @@ class RecordReader:
         self._open: dict[int | None, list[_Open]] = {}
         self._closed: dict[int | None, _Closed] = {}
         self._lead = ""
+        self._unread: Callable[[], str] | None = None
         self._at = -1
 
     @property
@@ -89,11 +91,17 @@ class RecordReader:
     @property
     def lead(self) -> str:
         """Text of the line before, when it was seen."""
+        if self._unread is not None:
+            self._lead, self._unread = self._unread(), None
         return self._lead
 
-    def skip(self) -> None:
-        """Tell that a line went by which nobody needs to see."""
-        self._lead = ""
+    def skip(self, read: Callable[[], str] | None = None) -> None:
+        """Tell that a line went by which nobody needs to see.
+
+        Args:
+            read: gives its text, should the next line ask for it; ``None`` = it says nothing of the next one.
+        """
+        self._lead, self._unread = "", read
 
     def feed(self, line: LogLine, at: int) -> tuple[bool, list[Record]]:
         """Take the next display line.
@@ -110,7 +118,7 @@ class RecordReader:
         key = line.rank if line.prefix else None
         done = self._expire(at)
         mine = self._feed(line, at, key, done)
-        self._lead = line.text
+        self._lead, self._unread = line.text, None
         return mine, done
 
     def finish(self) -> list[Record]:
@@ -125,7 +133,7 @@ class RecordReader:
     def _feed(self, line: LogLine, at: int, key: int | None, done: list[Record]) -> bool:
         header = _HEADER.search(line.text)
         if header:
-            escaped = _escaped_traceback(line, at, self._lead)
+            escaped = _escaped_traceback(line, at, self.lead)
             if escaped is not None:
                 done.append(escaped)
                 return True
@@ -162,7 +170,7 @@ class RecordReader:
     def _begin(self, line: LogLine, at: int, key: int | None, start: int, done: list[Record]) -> None:
         chain: tuple[str, ...] = ()
         first, first_number = at, line.number
-        lead = self._lead
+        lead = self.lead
         closed = self._closed.pop(key, None)
         if closed is not None and _is_chain(line.text, closed, lead):
             chain = (*closed.record.chain, closed.record.text)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from lucid_pipelines.failures.records import Record, RecordKind, is_bare_exception
-from lucid_pipelines.failures.rulebase import Family, Rule, RuleBase, stable_key
+from lucid_pipelines.failures.rulebase import MAX_MATCHED_CHARS, Family, Rule, RuleBase, stable_key
 from lucid_pipelines.failures.vocabulary import Category, Component, Ending, Restart, Role
 from lucid_pipelines.failures.xid import XidPointsTo, find_xid, load_xids
 
@@ -133,7 +134,7 @@ class Judge:
         """
         if record.kind is RecordKind.TRACEBACK:
             return self._judge_traceback(record, met)
-        key = (stable_key(record.text), record.lead.startswith("Exception ignored in"), met)
+        key = (self._key(record.text), record.lead.startswith("Exception ignored in"), met)
         verdict = self._memo.get(key)
         if verdict is None:
             verdict = self._judge_line(record, met)
@@ -142,6 +143,13 @@ class Judge:
             self._memo[key] = verdict
         return verdict
 
+    def is_blind_to_digits(self, record: Record) -> bool:
+        """Whether every line that differs from this one in its digits only is judged alike."""
+        return _has_plain_digits(record.text) and not self.rules.looks_at_digits_of(record.text)
+
+    def _key(self, text: str) -> str:
+        return self.rules.key(text) if _has_plain_digits(text) else stable_key(text)
+
     def _judge_line(self, record: Record, met: frozenset[Condition]) -> Verdict:
         text = record.text
         if _NOISE_FRAME.match(text):
@@ -149,7 +157,9 @@ class Judge:
         if (xid := self._judge_xid(_without_values(record, text))) is not None:
             return xid
         found = [rule for rule in self._said_by(record, text) if _conditions_met(rule, met)]
-        by_role = {role: [rule for rule in found if rule.role is role] for role in Role}
+        by_role: defaultdict[Role, list[Rule]] = defaultdict(list)
+        for rule in found:
+            by_role[rule.role].append(rule)
         if record.lead.startswith("Exception ignored in"):
             return Verdict(Role.TEARDOWN, "ignored", why="Python ignored this exception")
         benign = next((rule for rule in by_role[Role.BENIGN] if rule.strength == "hard"), None)
@@ -272,6 +282,11 @@ class Judge:
             if family is not None:
                 return Verdict(Role.ROOT, f"xid-{entry.code}", family, why=f"Xid {entry.code}: {entry.meaning}")
         return Verdict(Role.EVIDENCE, f"xid-{entry.code}", why=f"Xid {entry.code}: {entry.meaning}")
+
+
+def _has_plain_digits(text: str) -> bool:
+    """Codes of Xids and addresses are told from their digits by the judge itself, whatever the rules do."""
+    return len(text) <= MAX_MATCHED_CHARS and "0x" not in text and "xid" not in text.lower()
 
 
 def _without_values(record: Record, text: str) -> str:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.failures.corpus import build_corpus
-from lucid_pipelines.failures.literals import branches, needed_literals
+from lucid_pipelines.failures.literals import blind_to_digits, branches, needed_literals
 from lucid_pipelines.failures.rulebase import load_rules, shipped_documents
 from lucid_pipelines.failures.vocabulary import Category, Restart, Role
 
@@ -112,3 +112,62 @@ def test_roles_without_a_family_are_not_causes() -> None:
     for rule in load_rules().rules:
         if rule.family is None:
             assert rule.role not in (Role.ROOT, Role.WEAK)
+
+
+@given(
+    st.text(alphabet="ab 0159()|[]?*+\\.^$-d{},!<", max_size=25),
+    st.text(alphabet="ab 01589", max_size=25),
+)
+def test_what_holds_for_all_digits_alike_holds_for_each(pattern: str, text: str) -> None:
+    try:
+        compiled = re.compile(pattern, re.IGNORECASE)
+    except (re.error, OverflowError):
+        return
+    blind = blind_to_digits(pattern)
+    alike = re.sub("[1-9]", "0", text)
+    if blind.pattern is None:
+        return
+    found = re.search(blind.pattern, alike, re.IGNORECASE)
+    if compiled.search(text):
+        assert found
+    if blind.is_exact:
+        assert bool(compiled.search(text)) == bool(found)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_exact"),
+    [
+        (r"exit code \d+", True),
+        (r"lost [0-9a-f]{4,8}", True),
+        ("errno 28", False),
+        ("code 0", False),
+        ("GPU[1-4]", False),
+        (r"[^0]x", False),
+        (r"(?<!1)00", False),
+    ],
+)
+def test_patterns_that_tell_digits_apart_are_known(pattern: str, is_exact: bool) -> None:
+    assert blind_to_digits(pattern).is_exact is is_exact
+
+
+def test_the_index_finds_what_trying_every_rule_finds() -> None:
+    rules = load_rules()
+    texts = [line.text for line in build_corpus(variants=1).lines]
+    texts += [re.sub(r"\d", digit, text) for text in texts[::3] for digit in "059"]
+    for text in texts:
+        expected = [rule.rule_id for rule in rules.rules if rule.matches(text)]
+        assert [rule.rule_id for rule in rules.matching(text)] == expected, text
+
+
+def test_numbers_that_a_rule_looks_at_are_not_mixed_up() -> None:
+    rules = load_rules(
+        {
+            "mine.toml": FAMILY
+            + '[[rule]]\nid="full"\nfamily="x"\npattern="errno 28\\\\b"\nsource="s"\n'
+            + '[[rule]]\nid="any"\nfamily="x"\npattern="errno \\\\d+"\nunless="errno 30"\nsource="s"\n'
+        }
+    )
+    for _ in range(2):
+        assert [rule.rule_id for rule in rules.matching("errno 28")] == ["full", "any"]
+        assert [rule.rule_id for rule in rules.matching("errno 27")] == ["any"]
+        assert [rule.rule_id for rule in rules.matching("errno 30")] == []
