@@ -1,4 +1,4 @@
-"""How right the tracker is: public labelled logs by framework, classes of labelled lines, four generated sets.
+"""How right the tracker is: public labelled logs by framework, classes of labelled lines, six generated sets.
 
 ``python -m benchmarks.tracker_accuracy [--data ../shared/data] [--json]``
 
@@ -30,6 +30,7 @@ from lucid_pipelines.tracker.progress import Progress
 from lucid_pipelines.tracker.tracking import track_file
 from tests.support_tracker.formats import FORMATS, Format
 from tests.support_tracker.formats_fresh import FRESH
+from tests.support_tracker.formats_late import LATE
 from tests.support_tracker.formats_more import MORE
 from tests.support_tracker.formats_rare import RARE
 from tests.support_tracker.formats_wild import WILD
@@ -85,18 +86,16 @@ def classes(path: Path) -> list[Claim]:
 
 def generated() -> list[Claim]:
     """Each generated set, clean and noisy, as it stands after mending."""
-    first = [form for form in FORMATS if form not in MORE and form not in RARE and form not in FRESH + WILD]
-    return [
-        claim
-        for name, forms in (
-            ("in use", first),
-            ("home-made", MORE),
-            ("rare", RARE),
-            ("other languages, layouts", FRESH),
-            ("carriers, scales, ranks", WILD),
-        )
-        for claim in _set(name, forms)
-    ]
+    sets = {
+        "home-made": MORE,
+        "rare": RARE,
+        "other languages, layouts": FRESH,
+        "carriers, scales, ranks": WILD,
+        "services, reports": LATE,
+    }
+    later = {form.name for forms in sets.values() for form in forms}
+    sets["in use"] = [form for form in FORMATS if form.name not in later]
+    return [claim for name, forms in sets.items() for claim in _set(name, forms)]
 
 
 def _set(name: str, forms: Sequence[Format]) -> list[Claim]:

@@ -181,10 +181,8 @@ def facts_table(facts: Mapping[str, object]) -> Table:
 def progress_facts(tracked: Tracked) -> dict[str, object]:
     """What a job's log tells, for a table of facts; what it does not tell is left out, with the reason."""
     told = tracked.progress
-    step, total = told.get("step"), told.get("total_steps")
-    if told.get("global_step") is not None:
-        step, total = told["global_step"], told.get("global_total_steps")
     unit = "epoch" if told.get("step_unit") == "epoch" else "step"
+    per = told.get("step_time_unit") or unit
     remaining = told.get("remaining") or {}
     left = None
     if remaining:
@@ -192,9 +190,9 @@ def progress_facts(tracked: Tracked) -> dict[str, object]:
         left = f"{seconds(remaining['remaining_s'])}, between {low} and {high} ({remaining['basis']})"
     pace, loss, throughput = told.get("step_time_s"), told.get("loss"), told.get("throughput")
     facts: dict[str, object] = {
-        unit: None if step is None else f"{step:,}" + (f" of {total:,} ({step / total:.0%})" if total else ""),
+        unit: _how_far(told),
         "time left": left,
-        f"time per {unit}": None if pace is None else f"{pace:.4g} s ({told.get('step_time_source')})",
+        f"time per {per}": None if pace is None else f"{pace:.4g} s ({told.get('step_time_source')})",
         "loss": None if loss is None else f"{loss:.5g}",
         "throughput": None if throughput is None else f"{throughput:.5g} {told.get('throughput_unit') or ''}".strip(),
         "not told": told.get("fallback_reason"),
@@ -203,6 +201,18 @@ def progress_facts(tracked: Tracked) -> dict[str, object]:
     for finding in tracked.findings:
         facts[f"{finding['kind']}?"] = f"{finding['text']} (since {finding['since']}; advice only)"
     return facts
+
+
+def _how_far(told: Mapping[str, Any]) -> str | None:
+    """``1,200 of 10,000 (12%)``; without a share where the steps may be one epoch's only."""
+    step, total, epoch = told.get("step"), told.get("total_steps"), told.get("epoch")
+    if told.get("global_step") is not None:
+        step, total = told["global_step"], told.get("global_total_steps")
+    elif total and epoch is not None and told.get("step_unit") != "epoch" and told.get("steps_left") is None:
+        return f"{step:,} of {total:,}, epoch {epoch:g}"
+    if step is None:
+        return None
+    return f"{step:,}" + (f" of {total:,} ({step / total:.0%})" if total else "")
 
 
 def _plain(value: object) -> object:

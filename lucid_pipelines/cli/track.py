@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,18 +14,22 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
-from lucid_pipelines.domain.errors import InputError, LucidError
-from lucid_pipelines.logs import FileSource, compression_of, refuse_unknown_packing
-from lucid_pipelines.tracker.display import live_view, progress_table
+from lucid_pipelines.domain.errors import ExternalError, InputError, LucidError, NotFoundError
+from lucid_pipelines.logs import BLOCK_BYTES, FileSource, compression_of, refuse_unknown_packing
+from lucid_pipelines.tracker.display import live_view, missing_notes, progress_table
 from lucid_pipelines.tracker.follow import FollowState, follow
 from lucid_pipelines.tracker.progress import Progress
-from lucid_pipelines.tracker.tracking import track_file
+from lucid_pipelines.tracker.tracking import track_blocks, track_file
 
 REFRESH_S = 2.0
+STANDARD_INPUT = Path("-")
+GONE = "there is no log any more; waiting for it to come back"
 
 
 def track(
-    files: Annotated[list[Path], typer.Argument(help="Log files; compressed ones are read as they are.")],
+    files: Annotated[
+        list[Path], typer.Argument(help="Log files; compressed ones are read as they are; - is standard input.")
+    ],
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object a line and file, in order; null = the log does not tell.")
     ] = False,
@@ -38,16 +43,38 @@ def track(
     if follow_log:
         watch(_only(files), Console(), as_json=as_json)
         return
-    if as_json:
-        for file in files:
-            _print_json(_read(file), file)
+    if len(files) == 1:
+        _show([(files[0], _read(files[0]))], as_json=as_json)
         return
-    Console().print(progress_table([(str(file), _read(file)) for file in files]))
+    errors: list[LucidError] = []
+    _show(((file, _read_or_note(file, errors)) for file in files), as_json=as_json)
+    if errors:
+        # Every log has its row; the status still tells that some could not be read.
+        raise errors[0]
+
+
+def _show(rows: Iterable[tuple[Path, Progress]], *, as_json: bool) -> None:
+    if as_json:
+        for file, progress in rows:
+            _print_json(progress, file)
+        return
+    shown = [(str(file), progress) for file, progress in rows]
+    Console().print(progress_table(shown), *missing_notes(shown), sep="\n")
 
 
 def _read(file: Path) -> Progress:
+    if file == STANDARD_INPUT:
+        return track_blocks(iter(lambda: sys.stdin.buffer.read1(BLOCK_BYTES), b""))
     refuse_unknown_packing(file)
     return track_file(file)
+
+
+def _read_or_note(file: Path, errors: list[LucidError]) -> Progress:
+    try:
+        return _read(file)
+    except LucidError as error:
+        errors.append(error)
+        return Progress(fallback_reason=str(error))
 
 
 def watch(
@@ -71,6 +98,8 @@ def watch(
         InputError: a compressed log, which cannot grow.
         NotFoundError, ExternalError: the log is not there or cannot be read.
     """
+    if file == STANDARD_INPUT:
+        raise InputError("standard input cannot be followed: give a file, or leave out --follow")
     if compression_of(file) is not None:
         raise InputError(f"a compressed log does not grow; leave out --follow to read {file}")
     if as_json:
@@ -89,16 +118,27 @@ def _changes(file: Path, rounds: int | None, sleep: Callable[[float], None]) -> 
     done = 0
     try:
         while rounds is None or done < rounds:
-            look = follow(source, state)
-            state = look.state
-            if look.progress != shown:
-                shown = look.progress
+            progress, state = _look(source, state, shown)
+            if progress != shown:
+                shown = progress
                 yield shown
             done += 1
             if rounds is None or done < rounds:
                 sleep(REFRESH_S)
     except KeyboardInterrupt:
         return
+
+
+def _look(source: FileSource, state: FollowState, shown: Progress | None) -> tuple[Progress, FollowState]:
+    """The answer now; of a log that was there and is not (it is being rotated, or was deleted), the last one."""
+    try:
+        look = follow(source, state)
+    except (NotFoundError, ExternalError) as error:
+        if shown is None:
+            raise
+        reason = GONE if isinstance(error, NotFoundError) else str(error)
+        return replace(shown, fallback_reason=reason), FollowState()
+    return look.progress, look.state
 
 
 def _only(files: list[Path]) -> Path:

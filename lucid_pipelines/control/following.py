@@ -157,6 +157,8 @@ def progress_json(
         "step_time_low_s": progress.step_time_low_s,
         "step_time_high_s": progress.step_time_high_s,
         "step_time_source": progress.step_time_source,
+        "step_time_unit": progress.step_time_unit,
+        "steps_left": progress.steps_left,
         "evidence": [
             {"line": item.line, "offset": item.offset, "text": _plain(item.text)[:_EVIDENCE_CHARS]}
             for item in progress.evidence

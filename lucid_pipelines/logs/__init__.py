@@ -21,11 +21,14 @@ from lucid_pipelines.logs.reader import (
     read_new,
 )
 from lucid_pipelines.logs.source import (
+    BLOCK_BYTES,
     Extent,
     FileSource,
     LogSource,
     compression_of,
     extent_of,
+    extent_of_blocks,
+    is_damaged,
     iter_blocks,
     read_extent,
     refuse_unknown_packing,
@@ -35,6 +38,7 @@ from lucid_pipelines.logs.terminal import count_undecodable, frames, last_frame
 from lucid_pipelines.logs.times import LineTime, TimeKind, find_time
 
 __all__ = [
+    "BLOCK_BYTES",
     "NO_LABELS",
     "Batch",
     "Cursor",
@@ -54,8 +58,10 @@ __all__ = [
     "detect_labels",
     "detect_labels_in",
     "extent_of",
+    "extent_of_blocks",
     "find_time",
     "frames",
+    "is_damaged",
     "iter_blocks",
     "iter_lines",
     "iter_raw_lines",

@@ -61,7 +61,7 @@ _RANK_WORD = re.compile(
 )
 _RANK_INSIDE = re.compile(r"[\[(]rank[ :=]?(\d{1,6})[\])]|\brank[=:] ?(\d{1,6})\b", re.IGNORECASE)
 _TASK_LABEL = re.compile(r"^ {0,5}(?P<rank>\d{1,6}): ?")
-_HOST_LABEL = re.compile(r"^(?P<host>[A-Za-z][\w.-]*\d[\w.-]*|\d{1,3}(?:\.\d{1,3}){3}): ")
+_HOST_LABEL = re.compile(r"^(?P<host>[A-Za-z][\w.-]{0,120}?\d[\w.-]{0,120}|\d{1,3}(?:\.\d{1,3}){3}): ")
 _RANK_PATH = re.compile(r"(?:rank|worker|local_rank|proc|gpu|node)[-_.]?(\d{1,6})(?!\d)", re.IGNORECASE)
 
 

@@ -9,7 +9,7 @@ import os
 import stat
 import zlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
@@ -119,6 +119,23 @@ def iter_blocks(path: Path, *, offset: int = 0) -> Iterator[bytes]:
         raise ExternalError(f"the log cannot be read: {error}") from error
 
 
+def is_damaged(path: Path) -> bool:
+    """Whether a compressed file's first block cannot be unpacked.
+
+    Raises:
+        NotFoundError, ExternalError: the file is not there or cannot be read.
+    """
+    kind = compression_of(path)
+    try:
+        with _open(path, kind) as stream:
+            stream.read(1)
+    except _BROKEN as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise ExternalError(f"the log cannot be read: {error}") from error
+        return True
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Extent:
     """The two ends of a log, which is all that the tracker looks at.
@@ -156,10 +173,15 @@ def read_extent(
             tail_bytes=tail_bytes,
             count_lines_below_bytes=count_lines_below_bytes,
         )
+    return extent_of_blocks(iter_blocks(path), head_bytes=head_bytes, tail_bytes=tail_bytes)
+
+
+def extent_of_blocks(blocks: Iterable[bytes], *, head_bytes: int, tail_bytes: int) -> Extent:
+    """Both ends of a log that can only be read once, from its start to its end; in bounded memory."""
     head, size = bytearray(), 0
     recent: deque[bytes] = deque()
     recent_bytes = newlines = 0
-    for block in iter_blocks(path):
+    for block in blocks:
         if len(head) < head_bytes:
             head += block[: head_bytes - len(head)]
         size += len(block)

@@ -123,6 +123,13 @@ def _us_date(match: re.Match[str]) -> tuple[float, TimeKind] | None:
     return _dated(match, int(match["Y"]), month, day)
 
 
+def _short_date(match: re.Match[str]) -> tuple[float, TimeKind] | None:
+    """``25/03/11`` (year first) or ``03/11/25`` (year last): a month is at most 12."""
+    first, second, third = int(match["a"]), int(match["b"]), int(match["c"])
+    year, month, day = (first, second, third) if first > 12 else (third, first, second)
+    return _dated(match, 2000 + year, month, day)
+
+
 def _named_month(match: re.Match[str]) -> tuple[float, TimeKind] | None:
     month = _MONTHS[match["mon"].lower()]
     if year := match["Y"] or match["year_last"]:
@@ -165,6 +172,7 @@ _READERS = (
         _iso,
     ),
     (re.compile(r"(?<![\d.])(?P<m>\d\d?)[-/.](?P<d>\d\d?)[-/.](?P<Y>20\d\d)[ ,T]{1,2}" + _CLOCK + _ZONE), _us_date),
+    (re.compile(r"(?<![\d./])(?P<a>\d\d)/(?P<b>\d\d)/(?P<c>\d\d) " + _CLOCK), _short_date),
     (
         re.compile(
             r"\b"

@@ -17,6 +17,8 @@ MAX_EVIDENCE = 4.5
 """Beyond this, more evidence does not make one counter better than another."""
 MIN_SCORE = 4.0
 LEANING = 3.0
+MAX_STEPS = 1e15
+"""No training makes more; a number beyond is something else."""
 ANNOUNCED = 2.5
 """What an announcement of training is worth to a bar that has nothing else to show."""
 
@@ -161,7 +163,10 @@ def _counts(ticks: Sequence[Tick]) -> bool:
 
 def _ticks(column: Column) -> list[Tick]:
     values = ((record, record.parsed.values[column.index]) for record in column.group.records)
-    return [Tick(record, value.number, value.total) for record, value in values]
+    return [
+        Tick(record, value.number, value.total if value.total is None or value.total <= MAX_STEPS else None)
+        for record, value in values
+    ]
 
 
 def _akin(other: Column, column: Column) -> bool:
@@ -259,6 +264,8 @@ def _score(
     """How much speaks for a column being the step; ``None`` when it does not behave like a counter."""
     group = column.group
     values = [tick.step for tick in ticks]
+    if not all(0 <= value <= MAX_STEPS for value in values):
+        return None
     moves = behaviour(values, [tick.total for tick in ticks])
     named = column.role in (Role.STEP, Role.EPOCH)
     can_lean = named or any(field.bar for field in group.shape.fields)

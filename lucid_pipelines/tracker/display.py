@@ -24,13 +24,18 @@ def progress_table(rows: Sequence[tuple[str, Progress]]) -> Table:
         table.add_row(
             name,
             _step(progress),
-            _number(progress.step_time_s),
+            _number(progress.step_time_s) + (" an epoch" if progress.step_time_unit == "epoch" else ""),
             _number(progress.loss),
             f"{progress.throughput:,.5g} {progress.throughput_unit}" if progress.throughput is not None else "–",
             duration_text(progress.eta_s),
-            f"{progress.confidence:.0%}" if not progress.is_missing else (progress.fallback_reason or "–"),
+            f"{progress.confidence:.0%}" if not progress.is_missing else "–",
         )
     return table
+
+
+def missing_notes(rows: Sequence[tuple[str, Progress]]) -> list[Text]:
+    """For each log that does not tell everything, a line that says what is missing."""
+    return [Text(f"{name}: {p.fallback_reason}", style="dim") for name, p in rows if p.fallback_reason]
 
 
 def live_view(name: str, progress: Progress) -> RenderableType:
@@ -78,7 +83,10 @@ def _step(progress: Progress) -> str:
     if progress.step is None:
         return "–"
     shown = f"{progress.step:,}" + (f" / {progress.total_steps:,}" if progress.total_steps else "")
-    return f"{shown} epochs" if progress.step_unit == "epoch" else shown
+    if progress.step_unit == "epoch":
+        return f"{shown} epochs"
+    in_epoch = progress.total_steps and progress.steps_left is None and progress.global_step is None
+    return f"{shown}, epoch {progress.epoch:g}" if in_epoch and progress.epoch is not None else shown
 
 
 def _number(value: float | None) -> str:

@@ -11,6 +11,10 @@ MIN_DOUBT_FRAC = 0.05
 """Even the steadiest job may change its pace."""
 
 
+MAX_REMAINING_S = 1e10
+"""Three hundred years: the total is no plan."""
+
+
 @dataclass(frozen=True, slots=True)
 class Eta:
     """When a job will have done all its steps.
@@ -39,19 +43,15 @@ def estimate_end(progress: Progress, now: datetime, *, pause_share_frac: float =
         pause_share_frac: share of the job's time so far that went into evaluation, checkpoints and the like; it
             is added, since steady seconds per step leave pauses out.
     """
-    step, total = progress.step, progress.total_steps
-    if progress.global_step is not None and progress.global_total_steps is not None:
-        step, total = progress.global_step, progress.global_total_steps
-    pace = progress.step_time_s
-    if step is None or total is None or pace is None or total < step:
+    left, pace = progress.steps_left, progress.step_time_s
+    if left is None or pace is None or left * pace > MAX_REMAINING_S:
         return None
-    left = total - step
     share = min(max(pause_share_frac, 0.0), 0.9)
     stretch = 1.0 / (1.0 - share)
     low = min(progress.step_time_low_s or pace, pace * (1 - MIN_DOUBT_FRAC))
     high = max(progress.step_time_high_s or pace, pace * (1 + MIN_DOUBT_FRAC))
     remaining = left * pace * stretch
-    basis = f"{left} steps left at {pace:.4g} s ({progress.step_time_source})"
+    basis = f"{left} {progress.step_time_unit or 'step'}s left at {pace:.4g} s ({progress.step_time_source})"
     return Eta(remaining, left * low, left * high * stretch, left, now + timedelta(seconds=remaining), basis)
 
 

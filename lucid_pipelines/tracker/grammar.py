@@ -43,6 +43,8 @@ def squeeze(text: str) -> str:
         text = _ASCII_BAR.sub(" ", text)
     if "," in text and _CSV.fullmatch(text):
         text = text.replace(",", ", ")
+    if "," in text and _DECIMAL_COMMA.search(text) and not _DECIMAL_POINT.search(text):
+        text = _COMMA_INSIDE.sub(".", text)
     if "...." in text:
         text = _LEADERS.sub(": ", text)
     if "PT" in text:
@@ -81,7 +83,7 @@ def read_fields(text: str) -> list[Found]:
     return found
 
 
-_NUM = r"(?:\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d+)?|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?)"
+_NUM = r"(?:[1-9]\d{0,2}(?:,\d{3})+(?![\d,])(?:\.\d+)?|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?)"
 NUMBER = re.compile(f"({_NUM})")
 """The digits of a number, without its sign."""
 _DAYS, _HOURS, _MINUTES, _SECONDS = (
@@ -110,7 +112,7 @@ _KEYED = re.compile(r"[\"'](?:key|name|metric|tag)[\"']: ?[\"']([^\"']{1,60})[\"
 _COUNT_NOUN = (
     r"(?:steps?|iters?|iterations?|its?|batch(?:es)?|updates?|epochs?|samples?|images?|imgs?|examples?|tokens?|toks?|"
     r"words?|frames?|seqs?|sequences?|sents?|sentences?|docs?|documents?|episodes?|ba|ep|rounds?|records?|requests?|files?|"
-    r"轮|步)"
+    r"轮|步|次迭代|次更新|批次?)"
 )
 _TIME_UNIT = r"(?:ns|us|µs|μs|ms|msecs?|milliseconds?|secs?|seconds?|s|mins?|minutes?|hrs?|hours?|h|days?)"
 _UNIT = re.compile(
@@ -158,6 +160,12 @@ _TQDM_BAR = re.compile(r"% ?\|[^|\[\]]{0,400}\|")
 _ASCII_BAR = re.compile(r"\[[=>.#*\- ]{4,}\]|(?<=\|)[#=>.\- ]{4,}(?=\|)")
 _CSV = re.compile(r"\s*[-+\d.eE]+(?:,[-+\d.eE]+){2,}\s*")
 _SPACES = re.compile(r" {3,}")
+_DECIMAL_COMMA = re.compile(
+    r"(?:(?<![\d,.:])0,\d{2,}|(?<![\d,.:])\d+,\d{4,}|(?<=[^\W\d_])[ =:]{1,3}\d+,\d{1,2})(?![\d,])"
+)
+"""Numbers as half of the world writes them: ``0,438`` and ``5,5254`` cannot be thousands."""
+_DECIMAL_POINT = re.compile(r"(?<![\d.])\d+\.\d+(?![\d.])")
+_COMMA_INSIDE = re.compile(r"(?<=\d),(?=\d)")
 _LEADERS = re.compile(r"(?<=[\w)\]]) ?\.{4,} ?(?=[-+]?\.?\d)")
 """Dots that lead from a name to its number: ``Loss ........ 2.31``."""
 _ISO_DURATION = re.compile(r"(?<![A-Za-z0-9])PT(?=\d)((?:\d+H)?(?:\d+M)?(?:\d+(?:\.\d+)?S)?)(?![A-Za-z0-9])")

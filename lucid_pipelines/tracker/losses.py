@@ -13,6 +13,7 @@ from lucid_pipelines.tracker.window import Record
 
 MIN_EVIDENCE = 3.0
 MIN_LONE_READINGS = 3
+MAX_EPOCHS = 1e9
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ def find_throughput(groups: Sequence[Group], counter: Counter | None) -> tuple[R
         if not inside and not _regular(group, counter):
             continue
         for column in group.of_role(Role.ITEM_RATE, Role.FLOP_RATE):
-            if column.meaning.is_evaluation or column.field.aside:
+            if column.meaning.is_evaluation or column.field.aside or not math.isfinite(column.values[-1]):
                 continue
             rank = (2.0 if column.role is Role.ITEM_RATE else 1.0) + inside - 0.5 * column.meaning.is_averaged
             reading = Reading(column.values[-1], group.records[-1], column)
@@ -145,7 +146,7 @@ def find_epoch(groups: Sequence[Group], counter: Counter | None) -> Reading | No
         if not group.phase.may_be_training or group.evidence < 0.8:
             continue
         for column in group.of_role(Role.EPOCH):
-            if column.field.aside or column.meaning.is_evaluation:
+            if column.field.aside or column.meaning.is_evaluation or not abs(column.values[-1]) <= MAX_EPOCHS:
                 continue
             inside = counter is not None and any(r is counter.newest.record for r in group.records)
             reading = Reading(column.values[-1], group.records[-1], column)

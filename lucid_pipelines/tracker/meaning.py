@@ -93,7 +93,7 @@ def tokens_of(name: str) -> list[str]:
             tokens += _UNSPACED.findall(token) or [token]
         else:
             tokens.append(token.lower())
-    return [words.FOREIGN.get(token, token) for token in tokens]
+    return [word for token in tokens for word in words.FOREIGN.get(token, token).split()]
 
 
 def unit_scale_s(unit: str) -> float | None:
@@ -307,6 +307,8 @@ def _counter(field: Field, bag: frozenset[str]) -> Meaning | None:
         if last & (words.STEP | words.EPOCH):
             bag = last
     bag = frozenset(t for t in bag if not t.isdigit())
+    if bag <= words.DONE and field.explicit and field.integral:
+        return Meaning(Role.STEP, 0.5, noun="step")
     core = bag - words.COUNTER_FILLER - words.TOTAL
     if not bag or bag & words.NOT_COUNTER:
         return None

@@ -22,6 +22,8 @@ COARSE_SHARE = 0.07
 """A printed value whose rounding exceeds this share is only used when nothing finer exists."""
 USELESS_SHARE = 0.3
 LONGEST_UNITLESS_S = 300.0
+LONGEST_STEP_S = 1e7
+"""Four months: no step takes longer."""
 _ENOUGH_INTERVALS = 6
 _STEADY_CLOCK = 3
 MAX_CLOCK_SPREAD = 0.4
@@ -49,6 +51,7 @@ class Pace:
         column: the number that gave it, ``None`` for clocks.
         corroborated: whether a second, independent source agrees.
         disputed: whether one contradicts.
+        unit: ``step``, or ``epoch`` where ``seconds`` is what an epoch takes.
     """
 
     seconds: float
@@ -57,6 +60,7 @@ class Pace:
     column: Column | None
     corroborated: bool = False
     disputed: bool = False
+    unit: str = "step"
 
 
 def find_pace(counter: Counter, groups: Sequence[Group], span_s: Callable[[], float | None]) -> Pace | None:
@@ -68,6 +72,13 @@ def find_pace(counter: Counter, groups: Sequence[Group], span_s: Callable[[], fl
         span_s: gives the seconds between the first and the last timestamp of the log, if it has any; asked only
             where a time was printed without its unit.
     """
+    pace = _find_pace(counter, groups, span_s)
+    if pace is None or not pace.seconds <= LONGEST_STEP_S:
+        return None
+    return replace(pace, unit=_unit(pace, counter))
+
+
+def _find_pace(counter: Counter, groups: Sequence[Group], span_s: Callable[[], float | None]) -> Pace | None:
     stride = typical_stride(counter.ticks)
     amount = min(MAX_RECORDS, max(MIN_RECORDS, math.ceil(STEADY_STEPS / stride)))
     ticks = counter.ticks[-4 * MAX_RECORDS :]
@@ -92,7 +103,7 @@ def find_pace(counter: Counter, groups: Sequence[Group], span_s: Callable[[], fl
             trust += 1.0
         if best is None or trust > best_trust:
             best, best_trust = pace, trust
-    if best is not None and clock is not None:
+    if best is not None and clock is not None and _unit(best, counter) == counter.unit:
         best = _weigh(best, clock)
     if best is not None:
         return best
@@ -100,6 +111,19 @@ def find_pace(counter: Counter, groups: Sequence[Group], span_s: Callable[[], fl
         agrees = coarse is not None and _agree(coarse.seconds, clock.seconds, 1 + USELESS_SHARE)
         return Pace(clock.seconds, clock.source, clock.steady, clock.column, corroborated=agrees)
     return coarse or _from_throughput(counter, related, amount) or eta
+
+
+def _unit(pace: Pace, counter: Counter) -> str:
+    """What ``pace`` is the time of: where epochs are counted, a time named as a step's still is a step's.
+
+    The rate of a bar that counts epochs is one of epochs, whatever it calls them.
+    """
+    if counter.unit == "step" or pace.column is None:
+        return counter.unit
+    if pace.source is PaceSource.THROUGHPUT:
+        return "step"
+    of_steps = pace.column.role in (Role.STEP_TIME, Role.STEP_RATE)
+    return "step" if of_steps and not counter.column.field.bar else counter.unit
 
 
 def related_series(counter: Counter, groups: Sequence[Group]) -> list[Series]:
@@ -150,7 +174,8 @@ def _from_series(
     if known.role is Role.STEP_RATE:
         steady = steady_mean([(known.scale_s or 1.0) / v for v in raw])
         return (Pace(steady.mean, PaceSource.RATE, steady, column), rough) if steady else None
-    if known.role not in (Role.STEP_TIME, Role.TIME) or (column.field.aside and known.scale_s is None):
+    own_time = Role.EPOCH_TIME if counter.unit == "epoch" else Role.STEP_TIME
+    if known.role not in (own_time, Role.STEP_TIME, Role.TIME) or (column.field.aside and known.scale_s is None):
         return None
     if _is_sum(series.values):
         return None
@@ -241,11 +266,16 @@ def _from_clock(ticks: Sequence[Tick], related: Sequence[Series], amount: int) -
         moves = behaviour(series.values)
         if moves.ups < 2 or moves.breaks > moves.ups // 5:
             continue
-        intervals = elapsed_intervals(ticks, series, known.scale_s or 1.0)
+        intervals = elapsed_intervals(ticks, series, known.scale_s or _scale_of_date(series.values[-1]))
         found = _from_intervals(intervals, amount, PaceSource.ELAPSED, series.column)
         if found is not None:
             return found
     return None
+
+
+def _scale_of_date(value: float) -> float:
+    """Factor to seconds of an elapsed time or a date as a number: dates in ms, µs and ns give themselves away."""
+    return next((factor for least, factor in ((1.4e18, 1e-9), (1.4e15, 1e-6), (1.4e12, 1e-3)) if value >= least), 1.0)
 
 
 def _from_intervals(
@@ -346,6 +376,8 @@ def _trust(pace: Pace, beside: bool) -> float:
         return trust
     if known.role is Role.TIME:
         trust -= 0.5
+    if known.role is Role.EPOCH_TIME:
+        trust -= 1.6
     return trust + 0.3 * known.weight - (0.2 if known.is_averaged else 0.0)
 
 

@@ -51,6 +51,8 @@ class Progress:
         step_time_s: mean over the newest steady steps, pauses left out.
         step_time_low_s, step_time_high_s: 10 % and 90 % quantiles of the same.
         step_time_source: printed, rate, timestamps, elapsed, throughput or remaining.
+        step_time_unit: ``step``, or ``epoch`` where ``step_time_s`` is an epoch's.
+        steps_left: of the whole training, in ``step_time_unit``; ``None`` where the counter may be one epoch's only.
         throughput, throughput_unit: newest printed.
         eta_s: remaining seconds, from remaining steps and seconds per step.
         confidence: 0 to 1.
@@ -68,6 +70,8 @@ class Progress:
     step_time_low_s: float | None = None
     step_time_high_s: float | None = None
     step_time_source: str | None = None
+    step_time_unit: str | None = None
+    steps_left: int | None = None
     loss: float | None = None
     throughput: float | None = None
     throughput_unit: str | None = None

@@ -14,6 +14,7 @@ MAX_OUTLIER_SHARE = 0.3
 SHIFT_RUN = 4
 """So many newest measurements together on one side are a new pace."""
 _MAD_TO_SIGMA = 1.4826
+_LARGEST_PRINTED = 1e15
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,7 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 def granularity(values: Sequence[float]) -> float:
     """The coarsest power of ten of which all the values are multiples: how precisely they were printed."""
+    values = [value for value in values if abs(value) < _LARGEST_PRINTED]
     step = 1.0
     for _ in range(9):
         if all(abs(value / step - round(value / step)) < 1e-6 for value in values):

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
-from lucid_pipelines.logs import Extent, compression_of, rank_from_path, read_extent
+from lucid_pipelines.logs import (
+    Extent,
+    compression_of,
+    extent_of_blocks,
+    is_damaged,
+    iter_blocks,
+    rank_from_path,
+    read_extent,
+)
 from lucid_pipelines.ports import LanguageModel
 from lucid_pipelines.tracker.asking import STEP_NAME, LearnedTemplate, ModelUse, ask_model, relabel
-from lucid_pipelines.tracker.counters import Counter, find_counter
+from lucid_pipelines.tracker.counters import MAX_STEPS, Counter, find_counter
+from lucid_pipelines.tracker.epochs import Joined, join_epochs
 from lucid_pipelines.tracker.fields import RecordParser
 from lucid_pipelines.tracker.groups import Group, group_records
 from lucid_pipelines.tracker.losses import Reading, find_epoch, find_loss, find_throughput
@@ -20,7 +29,6 @@ from lucid_pipelines.tracker.pace import Pace, find_pace
 from lucid_pipelines.tracker.progress import Evidence, Progress, StepSample
 from lucid_pipelines.tracker.records import Kind
 from lucid_pipelines.tracker.steady import STEADY_STEPS
-from lucid_pipelines.tracker.timeline import positions
 from lucid_pipelines.tracker.window import NEWEST_PER_FORM, Record, Window, build_window
 
 HEAD_BYTES = 32 * 1024
@@ -33,6 +41,8 @@ MIN_CONFIDENCE = 0.5
 MAX_SAMPLES = 256
 EVIDENCE_CHARS = 400
 _PARSER = RecordParser()
+_EMPTY = "the log is empty"
+_DAMAGED = "nothing could be unpacked: the file is damaged or cut off near its start"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +76,25 @@ def track_file(path: Path, *, parser: RecordParser | None = None, model: Languag
     Raises:
         NotFoundError, ExternalError: the file is not there or cannot be read.
     """
-    tracked = Tracked(Progress(fallback_reason="the log is empty"), 0)
-    for extent in _widening(path):
+    if compression_of(path) is not None:
+        found = track_blocks(iter_blocks(path), parser=parser, model=model)
+        return Progress(fallback_reason=_DAMAGED) if found.fallback_reason == _EMPTY and is_damaged(path) else found
+    return _track_ends(
+        (read_extent(path, head_bytes=HEAD_BYTES, tail_bytes=tail_bytes) for tail_bytes in TAIL_BYTES), parser, model
+    )
+
+
+def track_blocks(
+    blocks: Iterable[bytes], *, parser: RecordParser | None = None, model: LanguageModel | None = None
+) -> Progress:
+    """Progress of a job whose log comes as a stream, block by block; read to its end, in bounded memory."""
+    whole = extent_of_blocks(blocks, head_bytes=HEAD_BYTES, tail_bytes=TAIL_BYTES[-1])
+    return _track_ends(_widening(whole), parser, model)
+
+
+def _track_ends(extents: Iterable[Extent], parser: RecordParser | None, model: LanguageModel | None) -> Progress:
+    tracked = Tracked(Progress(fallback_reason=_EMPTY), 0)
+    for extent in extents:
         is_last = extent.tail_offset == 0 or len(extent.tail) >= TAIL_BYTES[-1]
         tracked = track_extent(extent, parser=parser, model=model if is_last else None)
         if is_last or (tracked.progress.step is not None and tracked.readings >= ENOUGH_READINGS):
@@ -75,13 +102,8 @@ def track_file(path: Path, *, parser: RecordParser | None = None, model: Languag
     return tracked.progress
 
 
-def _widening(path: Path) -> Iterator[Extent]:
-    """Longer and longer ends of a log; a compressed one is unpacked once."""
-    if compression_of(path) is None:
-        for tail_bytes in TAIL_BYTES:
-            yield read_extent(path, head_bytes=HEAD_BYTES, tail_bytes=tail_bytes)
-        return
-    whole = read_extent(path, head_bytes=HEAD_BYTES, tail_bytes=TAIL_BYTES[-1])
+def _widening(whole: Extent) -> Iterator[Extent]:
+    """Longer and longer ends of a log that was read once."""
     for tail_bytes in TAIL_BYTES:
         cut = max(0, len(whole.tail) - tail_bytes)
         before = whole.newlines_before_tail
@@ -120,6 +142,8 @@ def track_extent(
         template: names that a language model gave to this job's numbers before.
         model: asked only when the log's own structure gives no confident answer.
     """
+    if not extent.size:
+        return Tracked(Progress(fallback_reason=_EMPTY), 0)
     parser = parser or _PARSER
     window = build_window(extent, parser, wide=template is not None)
     tracked = _answer(_usable(window, template), window)
@@ -163,7 +187,7 @@ def _answer(records: Sequence[Record], window: Window) -> Tracked:
     pace = find_pace(counter, groups, window.span_s) if counter else None
     throughput = find_throughput(groups, counter)
     epoch = find_epoch(groups, counter) if counter or loss else None
-    progress = _compose(groups, counter, pace, loss, throughput, epoch, reason)
+    progress = _compose(groups, counter, pace, loss, throughput, epoch, reason, window.extent.head)
     ticks = counter.ticks if counter else ()
     distinct = sum(b.step != a.step for a, b in pairwise(ticks)) + bool(ticks)
     return Tracked(progress, distinct, counter.lines if counter else 0, counter.column.field.name if counter else None)
@@ -185,31 +209,31 @@ def _compose(
     throughput: tuple[Reading, str] | None,
     epoch: Reading | None,
     reason: str | None,
+    head: bytes,
 ) -> Progress:
     if counter is None and loss is None:
         return Progress(fallback_reason=reason)
     step = total = None
+    joined = Joined()
     if counter is not None:
         step = int(counter.newest.step)
         total = _total(counter, groups)
-    joined, joined_total = _joined(counter, epoch) if counter else (None, None)
-    left = None
-    if joined is not None and joined_total is not None:
-        left = joined_total - joined
-    elif step is not None and total is not None:
-        left = total - step
+        joined = join_epochs(counter, total, epoch, head)
+    left = joined.left if counter and pace and pace.unit == counter.unit else None
     evidence = _evidence(counter, pace, loss)
     return Progress(
         step=step,
         total_steps=total,
         step_unit=counter.unit if counter else None,
-        global_step=joined,
-        global_total_steps=joined_total,
+        global_step=joined.step,
+        global_total_steps=joined.total,
+        steps_left=left if left is not None and left >= 0 else None,
         step_time_s=pace.seconds if pace else None,
         step_time_low_s=pace.steady.low if pace else None,
         step_time_high_s=pace.steady.high if pace else None,
         step_time_source=str(pace.source) if pace else None,
-        loss=loss.value if loss and math.isfinite(loss.value) else None,
+        step_time_unit=pace.unit if pace else None,
+        loss=_finite(loss.value) if loss else None,
         throughput=throughput[0].value if throughput else None,
         throughput_unit=throughput[1] if throughput else None,
         epoch=epoch.value if epoch else None,
@@ -230,6 +254,7 @@ def _total(counter: Counter, groups: Sequence[Group]) -> int | None:
         if (
             shown.kind is Kind.FRACTION
             and value.total
+            and value.total <= MAX_STEPS
             and abs(value.number - newest.step) <= 1
             and value.total >= newest.step
         ):
@@ -241,39 +266,9 @@ def _total(counter: Counter, groups: Sequence[Group]) -> int | None:
                 is_total = column.role is Role.TOTAL_STEPS or (
                     column.role is Role.STEP and column.meaning.weight <= 0.55 and column is not counter.column
                 )
-                if is_total and len(set(column.values)) == 1 and column.values[-1] >= newest.step:
+                if is_total and len(set(column.values)) == 1 and MAX_STEPS >= column.values[-1] >= newest.step:
                     return int(column.values[-1])
     return None
-
-
-def _joined(counter: Counter, epoch: Reading | None) -> tuple[int | None, int | None]:
-    """Step and total over all epochs, where the epoch stands in the counter's own record and its base is known."""
-    total = counter.newest.total
-    if total is None or counter.unit == "epoch" or epoch is None or epoch.record is not counter.newest.record:
-        return None, None
-    if epoch.value != int(epoch.value) or not _restarts(counter):
-        return None, None
-    first = _first_epoch(epoch)
-    if first is None:
-        return None, None
-    done = int(epoch.value) - first
-    epochs = epoch.record.parsed.values[epoch.column.index].total
-    return int(done * total + counter.newest.step), int(epochs * total) if epochs else None
-
-
-def _restarts(counter: Counter) -> bool:
-    ticks = counter.ticks
-    return len(positions(ticks)) == len(ticks) and any(b.step < a.step for a, b in pairwise(ticks))
-
-
-def _first_epoch(epoch: Reading) -> int | None:
-    """0 or 1, by what the epoch's total allows; ``None`` when that cannot be told."""
-    total = epoch.record.parsed.values[epoch.column.index].total
-    if total is None:
-        return 0 if min(epoch.column.values) == 0 else None
-    if epoch.value == total:
-        return 1
-    return 0 if min(epoch.column.values) == 0 else None
 
 
 def _evidence(counter: Counter | None, pace: Pace | None, loss: Reading | None) -> tuple[Evidence, ...]:
@@ -311,7 +306,13 @@ def _what_is_missing(
         missing.append("the log prints neither times nor rates of its steps")
     if loss is None:
         missing.append("the log prints no training loss")
+    elif not math.isfinite(loss.value):
+        missing.append(f"the newest training loss is {loss.value}")
     return "; ".join(missing) or None
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _samples(counter: Counter | None, loss: Reading | None) -> tuple[StepSample, ...]:
@@ -324,7 +325,7 @@ def _samples(counter: Counter | None, loss: Reading | None) -> tuple[StepSample,
     found = [
         StepSample(
             tick.step,
-            values.get(id(tick.record)),
+            _finite(values.get(id(tick.record))),
             tick.record.time.at_s if tick.record.time else None,
             tick.record.offset,
         )

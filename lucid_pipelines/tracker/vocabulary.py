@@ -12,6 +12,8 @@ STEP = _words(
     "minibatches mb ba round rounds boosting timestep timesteps gstep globalstep tick 步 步数 迭代 迭代次数 批次 批"
 )
 EPOCH = _words("epoch epochs ep eps 轮 轮次 轮数 第轮 周期")
+DONE = _words("done finished completed fertig terminé hecho feito готово 完了 已完成")
+"""Names of a count of what is done, where nothing says of what."""
 ITEMS = _words(
     "sample samples sen sens sents sentence sentences token tokens toks image images img imgs example examples word "
     "words frame frames seq seqs sequence sequences doc docs document documents episode episodes kimg env seen "
@@ -51,7 +53,8 @@ METRIC = _words(
     "accuracies mfu rouge fid kl entropy 准确率 精度"
 )
 EVALUATION = _words(
-    "eval evaluation evaluating evaluate evaluated val valid validation validating validate test testing tests dev "
+    "eval evals evaluation evaluations evaluating evaluate evaluated evaluator evaluators validator tester val vali "
+    "valid validation validating validate test testing tests dev "
     "holdout heldout infer inference predict predicting prediction predictions benchmark benchmarking "
     "验证 评估 测试 推理"
 )
@@ -62,11 +65,13 @@ TRAINING = _words(
 
 TIME = _words(
     "time times timer timers timing timings duration dur dt latency took takes sec secs second seconds "
-    "ms msec msecs millisecond milliseconds wall walltime elapsed eta remaining "
+    "ms msec msecs millisecond milliseconds wall walltime elapsed eta remaining runtime uptime timestamp "
     "耗时 用时 时间 剩余 剩余时间 预计 预计剩余"
 )
 REMAINING = _words("eta remaining remain left rem 剩余 剩余时间 预计 预计剩余")
-ELAPSED = _words("elapsed wall walltime uptime passed since cumulative runtime total 已用 已用时间 总耗时 总用时")
+ELAPSED = _words(
+    "elapsed wall walltime uptime passed since cumulative runtime timestamp total 已用 已用时间 总耗时 总用时"
+)
 PER_STEP = _words("per step iter iteration it batch update minibatch ba 每步")
 PART = _words(
     "data load loading loader dataload dataloader dataloading reader read io fetch forward fwd fw backward bwd bw "
@@ -128,6 +133,8 @@ FOREIGN: dict[str, str] = {
         "итерация итерации итераций 反復 반복",
         "epoch": "epoche epochen époque époques epoque época épocas epoca эпоха эпохи эпоху эпох エポック 에폭 에포크",
         "batch": "пакет батч バッチ ミニバッチ 배치",
+        "training loss": "trainingsverlust trainingsfehler",
+        "validation loss": "validierungsverlust validierungsfehler",
         "loss": "verlust verluste perte pertes pérdida pérdidas perdida perdita perdite perda perdas потери потеря "
         "потерь лосс 損失 ロス 손실",
         "accuracy": "genauigkeit précision precisión exactitude acurácia accuratezza точность 精度 正解率 정확도",

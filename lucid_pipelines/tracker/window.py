@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -30,6 +30,8 @@ NEWEST_PER_FORM = 64
 MAX_RECORDS = 3000
 MAX_PIECE_BYTES = 8192
 MAX_HEADER_BYTES = 400
+MAX_LONE_FORMS = 1500
+"""Forms seen only once of which the newest are looked at: what reports progress recurs, a dump does not."""
 _ANNOUNCEMENT = re.compile(
     rb"\b(?:running|start(?:ing|ed|s)?|begin(?:ning|s)?)\s+(?:the\s+)?(?:model\s+)?(?:pre-?|fine-?)?(?:training|tuning)\b"
     rb"|\btraining\s+(?:started|starts|begins|loop\b|for \d+ (?:epochs|steps|iter|kimg))"
@@ -38,6 +40,9 @@ _ANNOUNCEMENT = re.compile(
 )
 _CELL_MARKS = re.compile(rb"[ ,;\t]")
 _GIANT_LINE_BYTES = 32 * 1024
+_CONTROLS = bytes([*range(1, 7), *range(14, 27), *range(28, 32), 127])
+"""Control characters that text does not use: not NUL (holes), bell, blanks, line ends, escape."""
+_BINARY_SHARE = 0.03
 _DATED_TAIL_BYTES = 16 * 1024
 _PEEKED = 4
 _INTERESTING = frozenset(Role) - {
@@ -182,12 +187,19 @@ def build_window(
             headers.append((piece[0], header_of[form]))
         order = piece[0]
     tables = _Tables(headers, first_header if extent.tail_offset else None)
+    oldest = _oldest_lone(kept)
     records: list[Record] = []
     for pieces in kept.values():
-        if pieces:
+        if pieces and (len(pieces) > 1 or pieces[0][0] >= oldest):
             records += _records(pieces, parser, labels, tables, wide)
     records.sort(key=lambda record: record.order)
     return Window(tuple(records[-MAX_RECORDS:]), counts, order, extent, labels, announced)
+
+
+def _oldest_lone(kept: Mapping[bytes, deque[_Piece] | None]) -> int:
+    """Order of the oldest line that is alone in its form and still looked at."""
+    lone = [pieces[0][0] for pieces in kept.values() if pieces and len(pieces) == 1]
+    return sorted(lone)[-MAX_LONE_FORMS] if len(lone) > MAX_LONE_FORMS else 0
 
 
 def _records(
@@ -256,9 +268,12 @@ def _pieces(extent: Extent) -> Iterator[_Piece]:
     order = 0
     lines = tail.split(b"\n")
     last = len(lines) - 1
+    suspect = len(tail.translate(None, _CONTROLS)) < len(tail)
     for index, line in enumerate(lines):
         size = len(line) + 1
-        if b"\r" in line or b"\x1b" in line or b"\b" in line or b"\0" in line or (b"<" in line and b"]" in line):
+        if suspect and _is_binary(line):
+            pass
+        elif b"\r" in line or b"\x1b" in line or b"\b" in line or b"\0" in line or (b"<" in line and b"]" in line):
             shown = [piece for frame in frames(line) for piece in unglue(frame)]
             for position, text in enumerate(shown):
                 complete = index < last or position < len(shown) - 1
@@ -269,6 +284,12 @@ def _pieces(extent: Extent) -> Iterator[_Piece]:
             order += 1
         offset += size
         number = None if number is None else number + 1
+
+
+def _is_binary(line: bytes) -> bool:
+    """Whether a line is no text: bytes that no terminal shows are more than a stray few."""
+    controls = len(line) - len(line.translate(None, _CONTROLS))
+    return controls > 1 and controls > _BINARY_SHARE * len(line)
 
 
 class _Tables:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -45,7 +46,9 @@ def test_it_runs_on_its_own(tmp_path: Path) -> None:
     log = write_log(tmp_path / "a.log", 50)
     command = [sys.executable, "-m", "lucid_pipelines.cli.track", "--json", str(log), str(tmp_path / "gone.log")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert json.loads(done.stdout)["step"] == 49
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["step"] for row in rows] == [49, None]
+    assert "gone.log" in rows[1]["fallback_reason"]
     assert done.returncode == 4
     assert "gone.log" in done.stderr
 
@@ -88,6 +91,36 @@ def test_what_cannot_be_followed_is_refused(tmp_path: Path) -> None:
         watch(tmp_path / "gone.log", Console(), rounds=1)
     done = RUN.invoke(app, ["track", "--follow", str(packed), str(packed)])
     assert isinstance(done.exception, InputError)
+
+
+def test_standard_input_is_a_log_too(tmp_path: Path) -> None:
+    data = write_log(tmp_path / "a.log", 50).read_bytes()
+    done = RUN.invoke(app, ["track", "--json", "-"], input=data)
+    row = json.loads(done.stdout)
+    assert (row["file"], row["step"], row["evidence"][0]["line"]) == ("-", 49, 49)
+    assert isinstance(RUN.invoke(app, ["track", "--follow", "-"], input=data).exception, InputError)
+    empty = RUN.invoke(app, ["track", "-"], input=b"")
+    assert "the log is empty" in empty.stdout
+
+
+def test_a_log_that_vanishes_while_followed_is_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = write_log(tmp_path / "a.log", 50)
+    deeds = iter([log.unlink, lambda: None, lambda: write_log(log, 20), lambda: os.truncate(log, 0)])
+    watch(log, Console(), as_json=True, rounds=5, sleep=lambda _: next(deeds)() and None)
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["step"] for row in rows] == [49, 49, 19, None]
+    assert "come back" in rows[1]["fallback_reason"]
+    assert "empty" in rows[3]["fallback_reason"]
+
+
+def test_people_read_what_is_missing_and_why(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_bytes(b"".join(b"step %d/500 loss nan 0.5 s/step\n" % i for i in range(1, 50)))
+    done = RUN.invoke(app, ["track", str(log), str(tmp_path / "gone.log")])
+    assert "the newest training loss is nan" in " ".join(done.stdout.split())
+    assert "there is no log at" in " ".join(done.stdout.split())
+    console = Console(file=io.StringIO(), width=200)
+    console.print(live_view("a", track_file(log)))
 
 
 def test_small_pictures() -> None:

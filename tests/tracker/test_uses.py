@@ -117,12 +117,14 @@ def test_nothing_is_suspected_within_the_limit(stale_s: float, interval_s: float
 
 
 def test_remaining_time_has_an_interval_and_uses_joined_epochs() -> None:
-    progress = Progress(step=50, total_steps=100, step_time_s=2.0, step_time_low_s=1.8, step_time_high_s=2.5)
+    progress = Progress(
+        step=50, total_steps=100, steps_left=50, step_time_s=2.0, step_time_low_s=1.8, step_time_high_s=2.5
+    )
     eta = estimate_end(progress, NOW)
     assert eta is not None
     assert (eta.remaining_s, eta.low_s, eta.high_s) == (100.0, 90.0, 125.0)
     assert eta.ends_at == NOW + timedelta(seconds=100)
-    joined = estimate_end(replace(progress, global_step=50, global_total_steps=1000), NOW)
+    joined = estimate_end(replace(progress, global_step=50, global_total_steps=1000, steps_left=950), NOW)
     assert joined is not None
     assert joined.steps_left == 950
     paused = estimate_end(progress, NOW, pause_share_frac=0.2)
@@ -133,7 +135,7 @@ def test_remaining_time_has_an_interval_and_uses_joined_epochs() -> None:
 def test_no_remaining_time_without_total_or_pace() -> None:
     for progress in (
         Progress(step=5, total_steps=None, step_time_s=1.0),
-        Progress(step=5, total_steps=9, step_time_s=None),
+        Progress(step=5, total_steps=9, steps_left=4, step_time_s=None),
         Progress(step=10, total_steps=9, step_time_s=1.0),
         Progress(),
     ):
@@ -142,7 +144,9 @@ def test_no_remaining_time_without_total_or_pace() -> None:
 
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.floats(1e-4, 1e4), st.floats(0, 1))
 def test_the_interval_holds_the_estimate(step: int, more: int, pace: float, share: float) -> None:
-    eta = estimate_end(Progress(step=step, total_steps=step + more, step_time_s=pace), NOW, pause_share_frac=share)
+    eta = estimate_end(
+        Progress(step=step, total_steps=step + more, steps_left=more, step_time_s=pace), NOW, pause_share_frac=share
+    )
     if eta is not None:
         assert 0 <= eta.low_s <= eta.remaining_s <= eta.high_s
 
