@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import posixpath
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -141,6 +142,10 @@ def world_of(launch: Launch) -> World:
         size = total
     elif isinstance(per_node, int):
         size = per_node * nodes if isinstance(nodes, int) else None
+    declared = launch.env.get("WORLD_SIZE") if not launch.launchers else None
+    if declared is not None and re.fullmatch(r"\d{1,6}", str(declared.value)) and int(str(declared.value)) > 1:
+        # One process of several that are started by hand, each with its own rank.
+        size, origin, distributed = int(str(declared.value)), declared.origin, True
     tasks = launch.batch.get("ntasks")
     tasks_per_node = launch.batch.get("ntasks_per_node")
     if size is None and "srun" in launch.launchers and tasks is not None and isinstance(tasks.value, int):

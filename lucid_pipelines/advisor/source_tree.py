@@ -183,7 +183,7 @@ class SourceTree:
                     elif entry.is_file(follow_symlinks=False):
                         found[entry.name] = "file"
         except OSError:
-            return found
+            self.skipped["folder cannot be listed"] += 1
         return found
 
     def _stat(self, path: str) -> str | None:
@@ -256,24 +256,27 @@ class SourceTree:
         if real is None:
             return folders, files
         try:
-            entries = os.scandir(real)
-        except OSError:
-            return folders, files
-        with entries:
-            for count, entry in enumerate(entries):
-                if count >= self.limits.folder_entries or self._listed >= self.limits.listed_entries:
-                    self.skipped["folder listing cut"] += 1
-                    break
-                self._listed += 1
-                try:
+            with os.scandir(real) as entries:
+                for count, entry in enumerate(entries):
+                    if count >= self.limits.folder_entries or self._listed >= self.limits.listed_entries:
+                        self.skipped["folder listing cut"] += 1
+                        break
+                    self._listed += 1
                     # Linked folders are not walked: a loop of links would never end.
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry.name)
-                    elif entry.is_file(follow_symlinks=True):
+                    elif _leads_to_file(entry):
                         files.append(entry.name)
-                except OSError:
-                    continue
+        except OSError:
+            self.skipped["folder cannot be listed"] += 1
         return sorted(folders), sorted(files)
+
+
+def _leads_to_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file(follow_symlinks=True)
+    except OSError:
+        return False
 
 
 def _read_all(handle: int, limit: int) -> bytes:

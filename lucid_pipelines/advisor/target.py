@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from lucid_pipelines.domain.errors import NotFoundError, did_you_mean
+from lucid_pipelines.domain.errors import InputError, NotFoundError, did_you_mean
 
 MAX_LEVELS = 8
 MAX_WORDS = 200
@@ -40,11 +40,14 @@ def find_target(path: Path, command: Sequence[str] = ()) -> Target:
 
     Raises:
         NotFoundError: there is nothing at ``path``.
+        InputError: there is a pipe, a socket or a device.
     """
     if not path.exists():
         near = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         raise NotFoundError(f"give a folder or file that exists{did_you_mean(path.name, near)}: {path}")
     found = path.resolve()
+    if not found.is_dir() and not found.is_file():
+        raise InputError(f"give a folder or a file; this is neither: {path}")
     folder = found if found.is_dir() else found.parent
     words = list(_paths(command))
     best: tuple[int, Path, Path] | None = None

@@ -72,6 +72,8 @@ def advise(
 
     Nothing is run. A value that cannot be determined is missing, with the reason; it is never guessed.
     """
+    if not any(word.strip() for word in command):
+        raise InputError("the command is empty: write how the job is started after --")
     target = find_target(path, command)
     launch = LaunchDescription(
         tuple(command), _variables(env or ()), target.workdir if workdir is None else workdir, gpus, nodes, target.entry
@@ -165,6 +167,13 @@ def _show(metadata: JobMetadata, advised: AdvisedEstimate, similar: SimilarJobs 
     for name, why in metadata.missing.items():
         table.add_row(f"[dim]{name.value}[/dim]", "[dim]–[/dim]", one_line(why.reason))
     console.print(table)
+    for note in metadata.report.notes:
+        if not note.startswith("not followed: "):
+            console.print("[dim]note:[/dim]", one_line(note))
+    if metadata.report.stopped_early is not None:
+        console.print("[yellow]not read to the end[/yellow]:", one_line(metadata.report.stopped_early))
+    for what, count in metadata.report.skipped.items():
+        console.print("[dim]left out:[/dim]", one_line(f"{what} ({count})"))
     for each in metadata.disagreements:
         console.print(
             one_line(f"{each.field_name}: {each.kept} ({each.kept_source}) was kept, {each.rejected} was not")

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 JOBS, SERVICE, TOOLS = "Jobs", "Cluster and service", "Tools"
 """Panels of the help, in its order."""
@@ -103,6 +103,22 @@ COMMANDS: dict[str, LazyCommand] = {
 }
 
 
+class HintedCommand(TyperCommand):
+    """A command that takes another one: an option it does not know is mostly one of that other command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            # By name: Typer has a copy of click of its own, older ones use click itself.
+            takes_command = any(param.name == "command" and param.nargs == -1 for param in self.params)
+            if type(error).__name__ == "NoSuchOption" and takes_command and "--" not in given:
+                error.message += ". Put -- before the command that starts the job."  # type: ignore[attr-defined]
+                error.possibilities = []  # type: ignore[attr-defined]
+            raise
+
+
 class LazyGroup(TyperGroup):
     """The root command: the help lists ``COMMANDS`` without importing them."""
 
@@ -134,7 +150,9 @@ def _placeholder(name: str) -> Any:
 
 def _single(name: str, function: Any, **settings: Any) -> typer.Typer:
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    single.command(name, context_settings={"help_option_names": ["-h", "--help"]}, **settings)(function)
+    single.command(name, cls=HintedCommand, context_settings={"help_option_names": ["-h", "--help"]}, **settings)(
+        function
+    )
     return single
 
 

@@ -17,6 +17,7 @@ from lucid_pipelines.advisor.fields.choice import (
     pick_setting,
     pick_to_field,
     positive_whole,
+    refused_value,
     root_names,
     to_field,
 )
@@ -96,8 +97,9 @@ def _conclude(facts: JobFacts, batches: Batches, processes: Processes) -> None:
     elif isinstance(batches.plain, Pick):
         _from_plain(facts, batches, batches.plain, processes)
     else:
-        facts.put(FieldName.BATCH_SIZE, batches.plain or Missing("no batch size was found"))
-        facts.put(FieldName.BATCH_SIZE_PER_DEVICE, batches.plain or Missing("no batch size was found"))
+        missing = batches.plain or refused_value(facts.table, _ALL_NAMES) or Missing("no batch size was found")
+        facts.put(FieldName.BATCH_SIZE, missing)
+        facts.put(FieldName.BATCH_SIZE_PER_DEVICE, missing)
 
 
 # ---------------------------------------------------------------------- accumulation
@@ -239,7 +241,7 @@ def _from_divided(facts: JobFacts, value: Sym) -> bool:
     number = positive_whole(setting.value) if setting is not None else None
     if setting is None or number is None:
         return False
-    if depends_on(value, "gpu_count") and not depends_on(value, "world_size"):
+    if depends_on(value, "gpu_count") and not depends_on(value, "world_size") and not _counts_nodes(value):
         nodes = facts.found.get(FieldName.NODES)
         if nodes is None:
             return False
@@ -253,6 +255,18 @@ def _from_divided(facts: JobFacts, value: Sym) -> bool:
     reason = "it is the batch divided by the number of devices, which is not known"
     facts.put(FieldName.BATCH_SIZE_PER_DEVICE, Missing(reason))
     return True
+
+
+def _counts_nodes(value: Sym) -> bool:
+    """Whether the divisor is the GPUs of a node times a number: the number is that of the nodes."""
+    for symbol, _, right in operations(value):
+        if symbol in ("/", "//") and is_world(right) and isinstance(right, Sym):
+            for inner, one, other in operations(right):
+                if inner == "*" and any(
+                    isinstance(part, Lit) and isinstance(part.value, int) and part.value > 1 for part in (one, other)
+                ):
+                    return True
+    return False
 
 
 # ---------------------------------------------------------------------- settings
@@ -376,17 +390,24 @@ def _from_plain(facts: JobFacts, batches: Batches, plain: Pick, processes: Proce
         if total is not None and int(total.value) > 0 and int(plain.value) % int(total.value) == 0:
             per_device = to_field(int(plain.value) // int(total.value), [plain.lit], 0.75, "batch / devices")
             facts.put(FieldName.BATCH_SIZE_PER_DEVICE, per_device)
-    elif (
-        "torch" in facts.trace.imports
-        and facts.complete
-        and (world is not None or _on_one_node(facts) or facts.calls(*_LOADERS, "backward", "fit"))
-    ):
+    elif "torch" in facts.trace.imports and facts.complete and _loads_per_process(facts, world):
         # Data-parallel programs of torch load per process unless they divide; no division was seen.
         _as_device(facts, plain, world, steps, 0.75, processes)
     else:
         reason = "whether this is the batch of a device or of the whole job was not seen"
         facts.put(FieldName.BATCH_SIZE, Missing(reason, (evidence_of(plain.lit),)))
         facts.put(FieldName.BATCH_SIZE_PER_DEVICE, Missing(reason, (evidence_of(plain.lit),)))
+
+
+def _loads_per_process(facts: JobFacts, world: int | None) -> bool:
+    """Whether the batch may be taken for that of a process.
+
+    A program that starts its processes itself may divide the batch among them: then its loading must have been seen.
+    """
+    launched = (facts.launch is not None and bool(facts.launch.launchers)) or bool(facts.table.named("nproc_per_node"))
+    if facts.calls(*_LOADERS, "backward", "fit") or (launched and world is not None):
+        return world is not None or _on_one_node(facts) or not launched
+    return world in (None, 1) and _on_one_node(facts)
 
 
 def _on_one_node(facts: JobFacts) -> bool:

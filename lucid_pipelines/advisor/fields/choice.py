@@ -107,6 +107,9 @@ def pick_setting(
                 continue
             named = int(setting.trust is not Trust.PARAMETER)
             ranked.append(((followed, setting.level, written, named, -place, int(setting.trust)), setting, value))
+    broken = _not_finite(table, names)
+    if broken is not None and (not ranked or max(key[1] for key, _, _ in ranked) <= broken.level):
+        return Missing(f"{broken.path} = {broken.initial.value}: no usable number", (evidence_of(broken.initial),))
     if not ranked:
         return None
     best = max(key for key, _, _ in ranked)
@@ -129,6 +132,32 @@ def pick_setting(
     if len(others) > 1:
         confidence *= 0.9
     return Pick(value, source, round(confidence, 3), setting)
+
+
+_NO_NUMBER = re.compile(r"[-+]?(nan|inf(inity)?)", re.IGNORECASE)
+
+
+def _not_finite(table: SettingsTable, names: Sequence[str]) -> Setting | None:
+    """A setting that is said to be no number or endless: no weaker one stands in for it."""
+    for setting in table.named(*names):
+        value = setting.initial.value
+        text = value.strip() if isinstance(value, str) else value
+        is_broken = (isinstance(text, float) and not math.isfinite(text)) or (
+            isinstance(text, str) and _NO_NUMBER.fullmatch(text) is not None
+        )
+        if is_broken and setting.level >= 2 and setting.trust >= Trust.LOOSE:
+            return setting
+    return None
+
+
+def refused_value(table: SettingsTable, names: Sequence[str]) -> Missing | None:
+    """The reason when such a setting is said, but its number cannot be used: below zero, or zero."""
+    for setting in table.named(*names):
+        number = as_number(setting.initial.value)
+        if number is not None and number <= 0 and number != -1 and setting.level == 3 and setting.trust >= Trust.LOOSE:
+            reason = f"{setting.path} = {setting.initial.value}: no usable number"
+            return Missing(reason, (evidence_of(setting.initial),))
+    return None
 
 
 COUNTERS = frozenset(

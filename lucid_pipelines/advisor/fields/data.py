@@ -262,6 +262,10 @@ def _from_texts(facts: JobFacts) -> list[Found]:
     return found
 
 
+_ELSEWHERE = re.compile(r"exp|output|save|log|ckpt|checkpoint|out_dir|pretrain|init_from|restore")
+"""Words of options whose value names what was, or will be, made of data: not the data."""
+
+
 def _from_words(facts: JobFacts) -> list[Found]:
     """The launch line and the entry's own place, when they name a dataset."""
     found: list[Found] = []
@@ -271,7 +275,7 @@ def _from_words(facts: JobFacts) -> list[Found]:
         # The name of an option is the program's; only its value is the job's.
         said = text.partition("=")[2] if text.startswith("-") else text
         known = dataset_of(said) if said else None
-        if known is not None and not re.search(r"exp|output|save|log|ckpt|checkpoint|out_dir", text):
+        if known is not None and not _ELSEWHERE.search(text):
             found.append(Found(known.name, word, 0.75, 56 if is_placeholder(text) or "/" in text else 46))
     for word in facts.command_words:
         text = str(word.value)

@@ -131,7 +131,7 @@ def _letters(text: str) -> str:
 
 
 _NESTED_MODEL = re.compile(
-    r"(^|\.)(model|net|network|backbone|module|student|generator|decoder|encoder|"
+    r"(^|\.)(model|net|network|backbone|module|student|generator|decoder|encoder|agent|policy|"
     r"lit_model|model_config|model_cfg|architecture)\.(_component_|_target_|"
     r"class_path|type|_name_|name|_name|model_type|arch|identifier|"
     r"pretrained_model_name_or_path|model_name|config|hf_config_path|model_id)$"
@@ -318,12 +318,16 @@ def _named_networks(facts: JobFacts) -> list[tuple[str, int, int]]:
     ]
 
 
+_PARTS = frozenset({"encoder", "decoder", "actor", "critic", "backbone", "head", "projector", "predictor"})
+"""Names of parts: what the whole is called is said elsewhere."""
+
+
 def _from_instance(facts: JobFacts, event: InstanceEvent, position: int) -> Named | None:
     cls = event.cls
     libraries = cls.library_bases()
     is_model = is_network(libraries) or any("LightningModule" in base for base in libraries)
     name = cls.name
-    if not is_model or (_NOT_MODELS.search(name) and family_of(name) is None):
+    if not is_model or name.lower() in _PARTS or (_NOT_MODELS.search(name) and family_of(name) is None):
         return None
     target = event.target or ""
     if not _MODEL_VARIABLE.match(target) and family_of(name) is None:

@@ -8,7 +8,7 @@ LEARNING_RATE = (
     "learning_rate", "lr", "base_lr", "lr0", "base_learning_rate", "blr", "peak_lr", "max_lr", "init_lr",
     "initial_lr", "initial_learning_rate", "lr_init", "init_learning_rate", "peak_learning_rate", "opt_lr",
     "adam_lr", "optimizer_lr", "main_lr", "lr_max", "muon_lr", "l_rate", "learningrate", "adamw_lr",
-    "lr_peak", "sgd_lr", "lr_base", "starting_lr", "policy_lr", "lrate", "eta",
+    "lr_peak", "sgd_lr", "lr_base", "starting_lr", "policy_lr", "lrate",
 )  # fmt: skip
 LEARNING_RATE_AVOID = re.compile(
     r"(disc|critic|_d$|lr_d|teacher|min_|warmup|finetune_|emb_|text_|decay|sched|end_|final|actor_alpha)"
@@ -31,7 +31,9 @@ STEPS = (
 )  # fmt: skip
 ENVIRONMENT_STEPS = (
     "total_timesteps", "n_timesteps", "num_timesteps", "total_env_steps", "num_env_steps", "env_steps",
-    "max_timesteps", "total_frames", "num_frames", "max_frames", "timesteps_total", "max_env_steps", "total_steps_env",
+    "max_timesteps", "num_train_frames", "total_train_frames", "train_frames", "total_frames", "num_frames",
+    "max_frames",
+    "timesteps_total", "max_env_steps", "total_steps_env", "total_environment_steps", "environment_steps",
 )  # fmt: skip
 TOKENS = (
     "max_tokens",

@@ -16,6 +16,7 @@ from lucid_pipelines.advisor.fields.choice import (
     pick_setting,
     pick_to_field,
     positive_number,
+    refused_value,
     root_names,
     roots,
     to_field,
@@ -105,6 +106,8 @@ def optimiser_calls(facts: JobFacts) -> list[tuple[str, CallEvent, Value | None]
 
 def _read_rate(facts: JobFacts, sinks: list[tuple[str, CallEvent, Value | None]]) -> None:
     told = pick_setting(facts.table, LEARNING_RATE, _rate, avoid=LEARNING_RATE_AVOID, avoid_path=_OTHER_NETWORK)
+    if isinstance(told, Pick) and _is_factor(told.lit):
+        told = Missing("the rate is a product; only the factor of the batch was read", (evidence_of(told.lit),))
     used = [
         (rate, event) for _, event, rate in sinks if isinstance(rate, Lit) and positive_number(rate.value) is not None
     ]
@@ -128,7 +131,14 @@ def _read_rate(facts: JobFacts, sinks: list[tuple[str, CallEvent, Value | None]]
     if "lr" in facts.trace.overwritten:
         facts.put(FieldName.LEARNING_RATE, Missing("the program sets the learning rate while it trains"))
         return
-    facts.put(FieldName.LEARNING_RATE, _library_rate(sinks) or Missing("no learning rate was found"))
+    refused = refused_value(facts.table, LEARNING_RATE)
+    facts.put(FieldName.LEARNING_RATE, refused or _library_rate(sinks) or Missing("no learning rate was found"))
+
+
+def _is_factor(rate: Lit) -> bool:
+    """``base_lr = batch_size / 256``: computed from the batch and from no rate."""
+    names = {normal_name(root.origin.name) for root in roots(rate) if root.origin is not None and root.origin.name}
+    return bool(names & _BATCH_NAMES) and not names & set(LEARNING_RATE)
 
 
 _OTHER_NETWORK = re.compile(r"(disc|critic|teacher|warmup|finetune|(^|[._])d_|[._]d[._])")
@@ -308,14 +318,15 @@ def _read_optimizer(facts: JobFacts, sinks: list[tuple[str, CallEvent, Value | N
 
 
 _NESTED = re.compile(
-    r"(^|\.)(optim|optimizer|optimizers|optim_wrapper\.optimizer|opt|optimiser)\.(type|name|_target_|class_path|_component_|_name_|_name|class_name|init_args\.type|optimizer)$"
+    r"(^|\.)(optim|optimizer|optimizers|optim_wrapper\.optimizer|opt|optimiser|optimizer_kwargs|optim_kwargs|opt_kwargs)\.(type|name|_target_|class_path|_component_|_name_|_name|class_name|init_args\.type|optimizer)$"
 )
 
 
 def _nested_optimizer(facts: JobFacts) -> FieldValue | None:
     """``optimizer: {type: AdamW, …}`` and its kin in configurations."""
     for setting in facts.table.settings:
-        if setting.level < 2 and setting.container != "deepspeed":
+        in_code = setting.name == "class_name" and setting.trust > Trust.ASSIGNMENT
+        if setting.level < 2 and setting.container != "deepspeed" and not in_code:
             continue
         if not isinstance(setting.initial.value, str) or not _NESTED.search(setting.path):
             continue
@@ -387,7 +398,22 @@ def _precision(facts: JobFacts) -> FieldValue | Missing:
     return Missing("no precision was found")
 
 
-def _flags(facts: JobFacts, level: int) -> FieldValue | None:
+_UNSPECIFIC = ("amp", "use_amp", "enable_amp", "amp_enable", "mixed_precision")
+"""Switches that say that precision is lowered, but not to what."""
+
+
+def _kind_of_mixed(facts: JobFacts, switch: Lit) -> FieldValue | Missing:
+    """What ``--amp`` means: the type that stands beside it, else torch's own, unless the program knows both."""
+    for setting in facts.table.named("amp_dtype", "amp_type", "autocast_dtype", "mixed_precision_dtype"):
+        kind = _precision_of((setting.final or setting.initial).value)
+        if kind is not None and setting.trust > Trust.ASSIGNMENT:
+            return to_field(kind, [switch, setting.initial], 0.88)
+    if switch.origin is not None and switch.origin.name is not None and _mentions(facts, _BF16):
+        return Missing("mixed precision is switched on; the program knows more than one kind", (evidence_of(switch),))
+    return to_field("fp16", [switch], 0.85)
+
+
+def _flags(facts: JobFacts, level: int) -> FieldValue | Missing | None:
     """``--bf16``, ``fp16: true``, ``--amp``, ``fp16.enabled``."""
     for name, kind in (("bf16", "bf16"), ("use_bf16", "bf16"), ("fp16", "fp16"), ("use_fp16", "fp16"), ("fp16_run",
         "fp16"), ("half", "fp16"), ("amp", "fp16"), ("use_amp", "fp16"), ("enable_amp", "fp16"), ("amp_enable",
@@ -407,6 +433,8 @@ def _flags(facts: JobFacts, level: int) -> FieldValue | None:
                 if not kind:
                     continue
             value = (setting.final or setting.initial).value
+            if value is True and name in _UNSPECIFIC:
+                return _kind_of_mixed(facts, setting.initial)
             if value is True or (
                 name not in ("mixed_precision", "enabled", "amp", "half")
                 and (value == 1 or (str(value).lower() in ("auto", "true") and name in ("bf16",)))
@@ -431,6 +459,8 @@ def _named_precision(facts: JobFacts, level: int) -> FieldValue | None:
     ):
         for setting in facts.table.named(name):
             if setting.level != level or (setting.trust <= Trust.ASSIGNMENT and level > 1):
+                continue
+            if name == "amp_dtype" and _is_off(facts):
                 continue
             kind = _precision_of((setting.final or setting.initial).value)
             if kind is not None and not (kind == "fp32" and name not in ("precision", "mixed_precision", "dtype")):
@@ -468,14 +498,24 @@ _MENTION = re.compile(r"bfloat16|float16|autocast|GradScaler|bf16|fp16|mixed_pre
 
 def _mentions_lower(facts: JobFacts) -> bool:
     """Whether a module that was walked through speaks of lower precision."""
+    return _mentions(facts, _MENTION)
+
+
+def _mentions(facts: JobFacts, pattern: re.Pattern[str]) -> bool:
     machine = facts.machine
     if machine is None:
         return False
     for module in machine.modules.walked():
         text = machine.tree.read_text(module.file)
-        if text is not None and _MENTION.search(text):
+        if text is not None and pattern.search(text):
             return True
     return False
+
+
+def _is_off(facts: JobFacts) -> bool:
+    """Whether the switch beside a type of mixed precision is off: then the type is not used."""
+    switches = [setting for setting in facts.table.named(*_UNSPECIFIC) if setting.trust > Trust.ASSIGNMENT]
+    return bool(switches) and all((setting.final or setting.initial).value is False for setting in switches)
 
 
 def _switched_off(facts: JobFacts) -> bool:

@@ -106,6 +106,9 @@ def _total(facts: JobFacts, gpus: FieldValue | Missing, nodes: FieldValue | Miss
     launch = facts.launch
     if launch is not None and launch.total is not None and isinstance(launch.total.value, int):
         return to_field(launch.total.value, [launch.total], 0.95)
+    declared = _declared_world(facts)
+    if declared is not None:
+        return to_field(int(str(declared.value)), [declared], 0.9)
     picked = pick_setting(facts.table, WORLD_SIZES, positive_whole, minimum_trust=Trust.LOOSE)
     if isinstance(picked, Pick) and picked.setting is not None and picked.setting.name == "distributed_world_size":
         return to_field(picked.value, [picked.lit], picked.confidence_frac)
@@ -152,10 +155,33 @@ def _nodes(facts: JobFacts) -> FieldValue | Missing:
         return Missing("no launch line")
     if launch.unread:
         return Missing("the launcher has options in a variable whose value is not known")
+    if _is_unknown_program(facts):
+        return Missing("the program is not in the code: what it starts is not known")
+    if _declared_world(facts) is not None:
+        return Missing(ONE_RANK)
     word = launch.target_word or Lit(launch.target, Origin(SourceKind.LAUNCHER, "<command>", 1))
     one = Lit(1, Origin(SourceKind.LAUNCHER, word.origin.file if word.origin else "<command>", word.origin.line
         if word.origin else None, launch.target[:60]))  # fmt: skip
     return to_field(1, [one], 0.85, "one command on one machine", SourceKind.LAUNCHER)
+
+
+def _is_unknown_program(facts: JobFacts) -> bool:
+    """A command whose program is not in the snapshot and of which no setting is known."""
+    launch = facts.launch
+    if launch is None or facts.entry is not None or facts.machine is not None or launch.launchers:
+        return False
+    return launch.kind in ("binary", "console", "file", "module") and not facts.table.under("usage")
+
+
+ONE_RANK = "WORLD_SIZE is set by hand: this is one of several processes; where the others run is not said"
+
+
+def _declared_world(facts: JobFacts) -> Lit | None:
+    """``WORLD_SIZE=4 python train.py``: the number of processes, without a launcher that starts them."""
+    launch = facts.launch
+    value = launch.env.get("WORLD_SIZE") if launch is not None and not launch.launchers else None
+    number = positive_whole(value.value) if value is not None else None
+    return value if number is not None and number > 1 else None
 
 
 def _nodes_from_world(facts: JobFacts) -> FieldValue | None:
@@ -348,6 +374,9 @@ def _spreads_out(facts: JobFacts) -> bool:
         last = last_name(event.path)
         if last in ("DataParallel", "MirroredStrategy", "MultiWorkerMirroredStrategy", "pmap", "TPUStrategy"):
             return True
+        if last == "from_pretrained" and "max_memory" in event.kwargs and "device_map" in event.kwargs:
+            # The model is laid out over the devices whose memory is listed.
+            return True
     return False
 
 
@@ -376,6 +405,8 @@ def _single_process(facts: JobFacts) -> FieldValue | Missing:
         return Missing("no launch line")
     if launch.all_visible:
         return Missing(ALL_VISIBLE)
+    if _declared_world(facts) is not None:
+        return Missing(ONE_RANK)
     is_alone = launch.per_node is None or launch.per_node.value == 1
     if launch.launchers and not (is_alone and launch.per_node is not None):
         return Missing("the launcher does not say how many processes it starts")

@@ -18,7 +18,9 @@ from lucid_pipelines.advisor.fields.choice import (
     pick_setting,
     positive_number,
     positive_whole,
+    refused_value,
     root_names,
+    roots,
     to_field,
 )
 from lucid_pipelines.advisor.fields.facts import JobFacts, last_name
@@ -45,6 +47,8 @@ _AVOID = re.compile(
     r"(warm|decay|eval|val_|valid|save|log|check|ckpt|patience|early|anneal|ramp|print|lr_|step_size|drop|freeze|unfreeze"
     r"|pretrain_epoch|start|resume|cooldown|swa|ema|gradient_acc|accum|rollout|num_steps_per|per_epoch|finetune_ep|sched|milestone|inner|_freq|interval|diffusion|denois|sampling|noise|ddim|generation|critic|disc)"
 )
+_SCHEDULER = re.compile(r"(^|[._])(lr_)?sched(uler)?s?\.|(^|\.)warmup\.")
+"""Sections that say how a rate falls: the steps that they count are those of the schedule."""
 _LOOSE_STEPS = frozenset(
     {"num_steps", "n_steps", "steps", "iterations", "n_iter", "niter", "nsteps", "num_step", "num_iter", "max_step"}
 )
@@ -81,6 +85,7 @@ def read_schedule(facts: JobFacts) -> None:
         unlimited = _unlimited(facts)
         reason = "no limit is set" if unlimited is not None else "no number of epochs or steps was found"
         missing = Missing(reason, (evidence_of(unlimited),) if unlimited is not None else ())
+        missing = refused_value(facts.table, (*EPOCHS, *STEPS)) or missing
         facts.put(FieldName.ITERATIONS, missing)
         facts.put(FieldName.ITERATION_TYPE, missing)
         return
@@ -88,6 +93,8 @@ def read_schedule(facts: JobFacts) -> None:
         facts.put(FieldName.ITERATIONS, chosen)
         facts.put(FieldName.ITERATION_TYPE, chosen)
         return
+    if chosen.kind is IterationType.STEPS and _steps_environment(chosen, facts):
+        chosen.kind = IterationType.ENV_STEPS
     number = positive_number(chosen.value)
     value: Scalar = int(number) if number is not None and number == int(number) else chosen.value
     facts.put(FieldName.ITERATIONS, to_field(value, chosen.lits, chosen.confidence_frac, chosen.formula))
@@ -103,6 +110,29 @@ def _is_reinforcement(facts: JobFacts) -> bool:
     model = facts.found.get(FieldName.MODEL)
     family = family_of(str(model.value)) if model is not None else None
     return family is not None and family.task == "reinforcement learning"
+
+
+def _steps_environment(chosen: Candidate, facts: JobFacts) -> bool:
+    """Whether each round of the loop that these steps bound takes one step in an environment."""
+    for event in facts.trace.loops:
+        inner = _innermost(event.iterable)
+        lits = [arg for arg in (inner.args if isinstance(inner, Sym) else ()) if isinstance(arg, Lit)]
+        places = {
+            (root.origin.file, root.origin.line) for lit in lits for root in roots(lit) if root.origin is not None
+        }
+        mine = {(lit.origin.file, lit.origin.line) for lit in chosen.lits if lit.origin is not None}
+        body = event.node.body if isinstance(event.node, ast.For | ast.While | ast.AsyncFor) else []
+        if mine & places and any(_is_environment_step(part) for statement in body for part in ast.walk(statement)):
+            return True
+    return False
+
+
+def _is_environment_step(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "step":
+        return False
+    owner = node.func.value
+    name = owner.id if isinstance(owner, ast.Name) else owner.attr if isinstance(owner, ast.Attribute) else ""
+    return re.search(r"(^|_)envs?($|_)|^environment", name) is not None
 
 
 def _has_environments(facts: JobFacts) -> bool:
@@ -172,7 +202,7 @@ def _from_settings(facts: JobFacts) -> list[Candidate]:
         (IterationType.KIMG, KIMG),
     )
     for kind, names in groups:
-        picked = pick_setting(facts.table, names, _limit, avoid=_AVOID)
+        picked = pick_setting(facts.table, names, _limit, avoid=_AVOID, avoid_path=_SCHEDULER)
         if isinstance(picked, Pick) and _plausible(kind, picked, facts):
             found.append(_candidate(kind, picked))
     found.extend(_large_counts(facts))
@@ -203,6 +233,10 @@ def _limit(value: object) -> float | int | None:
     return None if number is None or number >= 1e16 else number
 
 
+_FEWEST_FRAMES = 1_000
+"""Fewer frames are those of one observation, not of a training."""
+
+
 def _plausible(kind: IterationType, picked: Pick, facts: JobFacts) -> bool:
     setting = picked.setting
     number = float(picked.value)
@@ -213,7 +247,7 @@ def _plausible(kind: IterationType, picked: Pick, facts: JobFacts) -> bool:
     if (
         kind is IterationType.ENV_STEPS
         and "frames" in setting.name
-        and not (_is_reinforcement(facts) or _has_environments(facts))
+        and (number < _FEWEST_FRAMES or not (_is_reinforcement(facts) or _has_environments(facts)))
     ):
         return False
     if setting.name == "epoch" and (setting.trust is not Trust.PARSED or setting.level < 2):

@@ -93,14 +93,21 @@ def _of_data(facts: JobFacts, known: Dataset | None) -> FieldValue | None:
     """The usual task of the data, unless the program's words name another one that it is used for."""
     if known is None or known.task is None:
         return None
-    words = _from_words(facts) if known.task == "object detection" else None
+    words = _from_words(facts) if known.task in ("object detection", "image classification") else None
     if words is not None and words.value in _SAME_PICTURES:
         return words
+    if known.task == "image classification" and _generates(facts):
+        return _basis("image generation", facts, FieldName.DATASET, 0.8)
     return _basis(known.task, facts, FieldName.DATASET, 0.85)
 
 
-_SAME_PICTURES = ("pose estimation", "instance segmentation", "semantic segmentation")
-"""Tasks that share their data sets with object detection."""
+_SAME_PICTURES = ("pose estimation", "instance segmentation", "semantic segmentation", "image generation")
+"""Tasks that share their data sets with object detection and image classification."""
+_GENERATES = r"diffusion|ddpm|score[_\-]?sde|denoising|generative|(?<![a-z])gans?(?![a-z])|consistency[_\- ]model"
+
+
+def _generates(facts: JobFacts) -> bool:
+    return _speaks_of(facts, _GENERATES) or "diffusers" in facts.trace.imports
 
 
 def _pretrains(facts: JobFacts) -> bool:

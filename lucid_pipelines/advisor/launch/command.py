@@ -26,10 +26,14 @@ _OTHER_WORK = re.compile(
 
 
 def words_of_command(command: Sequence[str]) -> list[Lit]:
-    """The words of a command line with their places."""
+    """The words of a command line with their places; the working directory's own name is taken out of paths."""
     return [
-        Lit(word, Origin(SourceKind.COMMAND_LINE, "<command>", position)) for position, word in enumerate(command, 1)
+        Lit(_HERE.sub(r"\1.\2", word), Origin(SourceKind.COMMAND_LINE, "<command>", position))
+        for position, word in enumerate(command, 1)
     ]
+
+
+_HERE = re.compile(r"(^|=)(?:\$\(pwd\)|`pwd`|\$PWD|\$\{PWD\})(/|$)")
 
 
 def read_launch(

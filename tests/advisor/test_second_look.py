@@ -1,0 +1,267 @@
+"""Readings that looked right and were not: each kind was met in public code that the reader had not seen before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lucid_pipelines.advisor.metadata import FieldName, JobMetadata
+from tests.support_advisor.repos import TRAINING, read
+
+ENVIRONMENT = """
+    import argparse, os, torch
+    from torchvision import datasets, models
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lr", type=float, default=float(os.environ.get("LR", 1e-3)))
+    parser.add_argument("--epochs", type=int, default=int(os.environ["EPOCHS"]))
+    parser.add_argument("--batch-size", type=int, default=int(os.getenv("BATCH") or 32))
+    args = parser.parse_args()
+    world = int(os.environ["WORLD_SIZE"])
+    model = models.resnet18()
+    loader = torch.utils.data.DataLoader(datasets.CIFAR10("data"), batch_size=args.batch_size, shuffle=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
+    for epoch in range(args.epochs):
+        for x, y in loader:
+            torch.nn.functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+"""
+
+
+def _main(found: JobMetadata) -> tuple[object, ...]:
+    names = (FieldName.LEARNING_RATE, FieldName.ITERATIONS, FieldName.BATCH_SIZE, FieldName.GPUS_TOTAL)
+    return tuple(found.value(name) for name in names)
+
+
+def test_defaults_follow_the_environment_that_is_declared(tmp_path: Path) -> None:
+    files = {"train.py": ENVIRONMENT}
+    assert _main(read(tmp_path, files, "python train.py")) == (0.001, None, 32, 1)
+    given = {"LR": "0.5", "EPOCHS": "7", "BATCH": "64"}
+    assert _main(read(tmp_path, files, "python train.py", env=given)) == (0.5, 7, 64, 1)
+    assert _main(read(tmp_path, files, ["LR=0.5", "EPOCHS=7", "BATCH=64", "python", "train.py"])) == (0.5, 7, 64, 1)
+    # What is said on the launch line stands above what the environment sets as a default.
+    assert _main(read(tmp_path, files, "python train.py --lr 2 --epochs 3", env=given)) == (2, 3, 64, 1)
+
+
+def test_one_of_several_processes_that_are_started_by_hand(tmp_path: Path) -> None:
+    found = read(tmp_path, {"train.py": ENVIRONMENT}, "python train.py", env={"WORLD_SIZE": "4", "RANK": "0"})
+    assert _main(found) == (0.001, None, 128, 4)
+    for name in (FieldName.NODES, FieldName.GPUS_PER_NODE):
+        assert "WORLD_SIZE" in found.missing[name].reason
+    launched = read(tmp_path, {}, "torchrun --nproc_per_node 2 train.py", env={"WORLD_SIZE": "4"})
+    assert (launched.value(FieldName.GPUS_PER_NODE), launched.value(FieldName.NODES)) == (2, 1)
+
+
+@pytest.mark.parametrize("command", ["./run_sim --x", "run_sim --x", "python gone.py", "python -m gone"])
+def test_of_a_program_that_is_not_in_the_code_nothing_is_said(tmp_path: Path, command: str) -> None:
+    found = read(tmp_path, {"readme.txt": ""}, command)
+    assert not found.fields
+    assert "not in the code" in found.missing[FieldName.NODES].reason
+    assert any("not in the snapshot" in note for note in found.report.notes)
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "NaN", "Infinity"])
+def test_no_weaker_value_stands_in_for_one_that_is_no_number(tmp_path: Path, value: str) -> None:
+    files = {"train.py": TRAINING, "config.yaml": "lr: 0.3\n"}
+    found = read(tmp_path, files, f"python train.py --lr={value} --config config.yaml")
+    assert found.value(FieldName.LEARNING_RATE) is None
+    assert "no usable number" in found.missing[FieldName.LEARNING_RATE].reason
+
+
+def test_a_count_below_one_is_named_as_the_reason(tmp_path: Path) -> None:
+    found = read(tmp_path, {"train.py": TRAINING}, "python train.py --epochs=-4 --batch-size 0")
+    assert found.missing[FieldName.ITERATIONS].reason == "epochs = -4: no usable number"
+    assert found.missing[FieldName.BATCH_SIZE].reason == "batch_size = 0: no usable number"
+
+
+LOOP = """
+    model = models.resnet18()
+    loader = torch.utils.data.DataLoader(datasets.CIFAR10("data"), batch_size=args.batch_size, shuffle=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
+    for epoch in range(args.epochs):
+        for x, y in loader:
+            torch.nn.functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+"""
+HEAD = """
+    import argparse, torch
+    from torchvision import datasets, models
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lr", type=float, default=0.1)
+    parser.add_argument("--epochs", type=int, default=9)
+    parser.add_argument("--batch-size", type=int, default=64)
+"""
+
+
+def test_a_type_of_mixed_precision_counts_when_it_is_switched_on(tmp_path: Path) -> None:
+    options = """
+    parser.add_argument("--amp", action="store_true", default=False)
+    parser.add_argument("--amp-dtype", default="float16")
+    args = parser.parse_args()
+    """
+    files = {"train.py": HEAD + options + LOOP}
+    assert read(tmp_path, files, "python train.py").value(FieldName.PRECISION) in (None, "fp32")
+    assert read(tmp_path, files, "python train.py --amp").value(FieldName.PRECISION) == "fp16"
+    assert read(tmp_path, files, "python train.py --amp --amp-dtype bfloat16").value(FieldName.PRECISION) == "bf16"
+
+
+def test_mixed_precision_of_a_kind_that_the_machine_decides_is_missing(tmp_path: Path) -> None:
+    options = """
+    parser.add_argument("--mixed_precision", action="store_true", default=True)
+    args = parser.parse_args()
+    kind = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+    """
+    found = read(tmp_path, {"train.py": HEAD + options + LOOP}, "python train.py")
+    assert found.value(FieldName.PRECISION) is None
+    assert "more than one kind" in found.missing[FieldName.PRECISION].reason
+
+
+def test_the_steps_of_a_schedule_are_not_the_length_of_the_job(tmp_path: Path) -> None:
+    files = {
+        "conf/config.yaml": """
+            scheduler: {num_training_steps: 120000, num_warmup_steps: 1000}
+            trainer: {max_epochs: 40}
+            loader: {batch_size: 32}
+            """,
+        "train.py": """
+            import hydra
+            import pytorch_lightning as pl
+            @hydra.main(config_path="conf", config_name="config")
+            def main(cfg):
+                pl.Trainer(**cfg.trainer).fit(None)
+            main()
+            """,
+    }
+    found = read(tmp_path, files, "python train.py")
+    assert (found.value(FieldName.ITERATIONS), found.value(FieldName.ITERATION_TYPE)) == (40, "epochs")
+
+
+def test_frames_of_one_observation_are_not_the_length_of_the_job(tmp_path: Path) -> None:
+    program = """
+        import gym, torch
+        class FrameStack:
+            def __init__(self, env, num_frames):
+                self.env = env
+        env = FrameStack(gym.make("CartPole-v1"), 3)
+        """
+    assert read(tmp_path, {"train.py": program}, "python train.py").value(FieldName.ITERATIONS) is None
+
+
+def test_a_loop_that_steps_an_environment_counts_its_steps(tmp_path: Path) -> None:
+    program = """
+        import argparse, gym, jax, optax, tqdm
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--max_steps", type=int, default=1000000)
+        args = parser.parse_args()
+        env = gym.make("HalfCheetah-v2")
+        tx = optax.adam(learning_rate=3e-4)
+        for i in tqdm.tqdm(range(1, args.max_steps + 1)):
+            observation, reward, done, info = env.step(0)
+            update(observation)
+        """
+    found = read(tmp_path, {"train.py": program}, "python train.py")
+    assert (found.value(FieldName.ITERATIONS), found.value(FieldName.ITERATION_TYPE)) == (1_000_000, "env_steps")
+
+
+def test_the_trust_coefficient_of_lars_is_no_learning_rate(tmp_path: Path) -> None:
+    program = """
+        import torch
+        from torchvision import models
+        class LARS(torch.optim.Optimizer):
+            def __init__(self, params, lr, eta=0.001):
+                super().__init__(params, dict(lr=lr, eta=eta))
+        model = models.resnet50()
+        optimizer = LARS(model.parameters(), lr=0)
+        batch_size = 2048
+        base_lr = batch_size / 256
+        for group in optimizer.param_groups:
+            group["lr"] = base_lr * unknown()
+        """
+    found = read(tmp_path, {"train.py": program}, "python train.py")
+    assert found.value(FieldName.LEARNING_RATE) is None
+    assert found.value(FieldName.OPTIMIZER) == "LARS"
+
+
+SPAWNING = """
+    parser.add_argument("--world-size", type=int, default=1)
+    args = parser.parse_args()
+    def worker(gpu, per_node, args):
+        torch.distributed.init_process_group("nccl", world_size=args.world_size, rank=gpu)
+        args.batch_size = int(args.batch_size / args.world_size)
+        model = models.resnet18()
+        loader = torch.utils.data.DataLoader(datasets.CIFAR10("data"), batch_size=args.batch_size, shuffle=True)
+        optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
+        for epoch in range(args.epochs):
+            for x, y in loader:
+                torch.nn.functional.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    per_node = torch.cuda.device_count()
+    args.world_size = per_node * args.world_size
+    torch.multiprocessing.spawn(worker, nprocs=per_node, args=(per_node, args))
+"""
+
+
+def test_a_batch_that_is_divided_among_all_nodes_is_that_of_the_job(tmp_path: Path) -> None:
+    found = read(tmp_path, {"train.py": HEAD + SPAWNING}, "python train.py --batch-size 4096 --world-size 2")
+    assert (found.value(FieldName.BATCH_SIZE), found.value(FieldName.NODES)) == (4096, 2)
+    assert found.value(FieldName.BATCH_SIZE_PER_DEVICE) is None
+
+
+def test_a_batch_whose_loading_was_not_seen_is_not_multiplied_by_devices(tmp_path: Path) -> None:
+    program = """
+        import argparse, importlib, torch
+        parser = argparse.ArgumentParser()
+        parser.add_argument("-d", "--devices", type=int)
+        parser.add_argument("-b", "--batch-size", type=int, default=64)
+        args = parser.parse_args()
+        experiment = importlib.import_module("experiments." + unknown()).Exp()
+        experiment.launch(args)
+        """
+    found = read(tmp_path, {"train.py": program}, "python train.py -d 8 -b 64")
+    assert found.value(FieldName.BATCH_SIZE) is None
+    assert found.value(FieldName.GPUS_PER_NODE) == 8
+
+
+def test_a_model_laid_out_over_listed_devices_uses_all_that_it_sees(tmp_path: Path) -> None:
+    program = """
+        import torch
+        from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+        memory = {i: "80GB" for i in range(torch.cuda.device_count())}
+        model = AutoModelForCausalLM.from_pretrained("gpt2", device_map="auto", max_memory=memory)
+        Trainer(model=model, args=TrainingArguments(output_dir="o", num_train_epochs=1)).train()
+        """
+    found = read(tmp_path, {"train.py": program}, "python train.py")
+    assert found.value(FieldName.GPUS_PER_NODE) is None
+
+
+@pytest.mark.parametrize("here", ["$(pwd)", "$PWD", "${PWD}", "`pwd`"])
+def test_a_path_that_begins_with_the_working_directory(tmp_path: Path, here: str) -> None:
+    files = {
+        "conf/vit.py": """
+            import ml_collections
+            def get_config(name):
+                config = ml_collections.ConfigDict()
+                config.base_lr = 0.03
+                config.dataset = name
+                return config
+            """,
+        "train.py": """
+            from absl import app, flags
+            from ml_collections import config_flags
+            config_flags.DEFINE_config_file("config", None)
+            def main(_):
+                print(flags.FLAGS.config.base_lr)
+            app.run(main)
+            """,
+    }
+    words = ["python", "train.py", f"--config={here}/conf/vit.py:cifar10", "--config.pretrained_dir=gs://imagenet21k"]
+    found = read(tmp_path, files, words)
+    assert found.value(FieldName.LEARNING_RATE) == 0.03
+    assert found.value(FieldName.DATASET) == "CIFAR-10"
+
+
+def test_pictures_that_are_generated_are_not_classified(tmp_path: Path) -> None:
+    files = {"README.md": "# Diffusion models made simple\n", "train.py": HEAD.replace("models", "transforms") + LOOP}
+    files["train.py"] = files["train.py"].replace("models.resnet18()", "torch.nn.Conv2d(3, 3, 3)")
+    files["train.py"] += "    args = parser.parse_args()\n"
+    assert read(tmp_path, files, "python train.py").value(FieldName.TASK_TYPE) == "image generation"
