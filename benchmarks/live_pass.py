@@ -1,11 +1,13 @@
 """How long one pass of the running control plane takes with a long queue, the state database included.
 
-``python benchmarks/live_pass.py [--passes 300] [--only SQLite|PostgreSQL] [--postgres URL] [--json]``
+``python benchmarks/live_pass.py [--passes 300] [--only SQLite|PostgreSQL] [--postgres URL] [--steps] [--json]``
 
 1,000 GPUs (125 nodes of 8, five virtual clusters) are full, half of the jobs share their GPUs, and 2,048 jobs wait.
 Before every pass one running job ends and one is submitted (not timed). Timed, by the wall clock, is what the loop
 does then: read the queue from the database, follow the change, ask the policy, and write down what it decides, on a
 SQLite file that is made durable, and on PostgreSQL where there is one (``--postgres``, or the server of the tests).
+The loop's memory is taken for long-lived, as in a scheduling window. ``--steps`` also tells which part takes how much
+processor time.
 The cluster is one in memory: polling processes and starting them is not the decision's affair.
 """
 
@@ -17,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -26,21 +28,46 @@ from sqlalchemy import bindparam, update
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.ranges import Claim, quantile, report
+from benchmarks.steps import Steps
+from lucid_pipelines.control import packing, scheduling
+from lucid_pipelines.control.garbage import long_lived
+from lucid_pipelines.control.live_state import LiveState
 from lucid_pipelines.control.scheduling import decide
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.cluster import Gpu, GpuSample, Inventory, Node
 from lucid_pipelines.domain.job import Estimate, ExitRecord, JobSpec, Profile
 from lucid_pipelines.domain.states import Outcome
+from lucid_pipelines.policies.lucid import Lucid
 from lucid_pipelines.ports import Capabilities, Observation, Sight
 from lucid_pipelines.store import Store, tables
+from lucid_pipelines.store.actions import Actions
+from lucid_pipelines.store.attempts import Attempts
 from lucid_pipelines.store.codec import estimate_to_json, profile_to_json
-from lucid_pipelines.store.database import Transaction
+from lucid_pipelines.store.database import Database, Transaction
+from lucid_pipelines.store.queue import Queue
 from tests.support_control.pretend import OwnClock, PretendCluster
 from tests.support_control.worlds import make_settings
 from tests.support_pg.fixtures import migrated_database
 
 NODES, GPUS, VCS, WAITING = 125, 8, 5, 2_048
 MEMORY_MIB = 81_920.0
+STEPS = (
+    (Queue, "view", "read the queue"),
+    (scheduling, "look_at_gpus", "look at free GPUs"),
+    (scheduling, "look_at_running", "look at what runs"),
+    (scheduling, "watch_pairs", "watch pairs"),
+    (scheduling, "gather", "gather facts"),
+    (scheduling, "restraint", "modes, cool-downs"),
+    (LiveState, "follow", "follow the change"),
+    (Lucid, "decide", "ask the policy"),
+    (scheduling, "_record", "record for replays"),
+    (packing, "look", "ask the nodes"),
+    (Attempts, "place", "write placements"),
+    (Actions, "propose", "write the audit"),
+    (Actions, "executed", "write the audit"),
+    (Database, "together", "commit"),
+    (scheduling, "_decide", "the rest"),
+)
 
 
 class MemoryCluster(PretendCluster):
@@ -81,13 +108,16 @@ def main() -> int:
     parser.add_argument("--passes", type=int, default=300)
     parser.add_argument("--postgres", help="URL of an empty database.")
     parser.add_argument("--only", choices=("SQLite", "PostgreSQL"), help="One database only.")
+    parser.add_argument("--steps", action="store_true", help="Also tell the share of each step.")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     claims: list[Claim] = []
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         for name, url in _databases(stack, options.postgres, options.only):
-            claims += _measure(name, url, folder / name, options.passes)
+            steps = Steps()
+            with steps.wrapped(STEPS if options.steps else ()):
+                claims += _measure(name, url, folder / name, options.passes, steps)
     return report(claims, as_json=options.json)
 
 
@@ -104,7 +134,7 @@ def _given(url: str) -> Iterator[str]:
     yield url
 
 
-def _measure(name: str, url: str | None, home: Path, passes: int) -> list[Claim]:
+def _measure(name: str, url: str | None, home: Path, passes: int, steps: Steps) -> list[Claim]:
     rng = random.Random(11)
     clock = OwnClock()
     sections: dict[str, object] = {"modes": {"pack": "live", "unpack": "live", "lend": "live"}}
@@ -114,7 +144,7 @@ def _measure(name: str, url: str | None, home: Path, passes: int) -> list[Claim]
     home.mkdir(parents=True)
     with Store.open(settings.state_url, durable=False) as store:
         number = _fill(System.of(settings, store, MemoryCluster(clock), clock), clock, rng)
-    with Store.open(settings.state_url) as store:
+    with Store.open(settings.state_url) as store, ExitStack() as stack:
         system = System.of(settings, store, MemoryCluster(clock), clock)
         walls_ms: list[float] = []
         cpus_ms: list[float] = []
@@ -125,13 +155,18 @@ def _measure(name: str, url: str | None, home: Path, passes: int) -> list[Claim]
             number += 1
             _submit(system, clock, rng, 1, number)
             _all_started(system, clock)
+            if i == 1:
+                stack.enter_context(long_lived())
             begin, cpu_begin = time.perf_counter(), time.process_time()
-            applied, _ = decide(system, store.queue.view())
+            with steps.round() if i >= 20 else nullcontext():
+                applied, _ = decide(system, store.queue.view())
             if i >= 20:
                 walls_ms.append(1_000 * (time.perf_counter() - begin))
                 cpus_ms.append(1_000 * (time.process_time() - cpu_begin))
                 packed, started = packed + applied.packed, started + applied.started
         waiting = len(store.queue.view().waiting)
+    for line in steps.told([value / 1_000 for value in cpus_ms]):
+        print(f"     {name}: {line}")
     p50, p99 = quantile(walls_ms, 0.50), quantile(walls_ms, 0.99)
     why = f"p50 {p50:.1f} ms; {started} started, {packed} packed, {waiting:,} waiting in the end"
     title = f"{name}: live pass p99 (ms; spread: p99 − median)"

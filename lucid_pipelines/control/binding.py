@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from lucid_pipelines.control.facts import age_s
+from lucid_pipelines.control.sampling import GpuReadings
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.cluster import GpuSample
 from lucid_pipelines.domain.errors import ExternalError
@@ -16,7 +17,7 @@ _LOADED_AFTER_S, _LEAST_FRAC = 60.0, 0.3
 """After so long a job has loaded what it works on, and uses at least this share of its peak."""
 
 
-def contradiction(system: System, job: Job, partner: ActiveAttempt, now: datetime) -> str | None:
+def contradiction(system: System, job: Job, partner: ActiveAttempt, now: datetime, readings: GpuReadings) -> str | None:
     """What speaks against packing ``job`` with ``partner`` now, in words for people; ``None`` = nothing.
 
     Every GPU must be read, the partner must be seen running, and what is in use there now, with the newcomer's
@@ -25,10 +26,7 @@ def contradiction(system: System, job: Job, partner: ActiveAttempt, now: datetim
     attempt = partner.attempt
     try:
         seen = system.cluster.poll([attempt.attempt_id])[attempt.attempt_id]
-        samples = {(sample.node, sample.gpu_index): sample for sample in system.cluster.sample()}
-        sizes = {
-            (node.name, gpu.index): gpu.memory_mib for node in system.cluster.inventory().nodes for gpu in node.gpus
-        }
+        samples, sizes = readings.samples, readings.sizes_mib
     except ExternalError as error:
         return f"the node cannot be asked: {error}"
     if seen.sight is not Sight.RUNNING:

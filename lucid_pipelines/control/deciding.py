@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from lucid_pipelines.control import packing
 from lucid_pipelines.control.facts import Facts, GpuKey, Restraint, gather
 from lucid_pipelines.control.lending import carry_out_lending
 from lucid_pipelines.control.live_state import build
 from lucid_pipelines.control.pool import profiler_vc
-from lucid_pipelines.control.sampling import measured_profile
+from lucid_pipelines.control.sampling import GpuReadings, measured_profile
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.cluster import Inventory, Placement
 from lucid_pipelines.domain.decision import Continue, Decision, Hold, LendNodes, Pack, Reason, Stage, Start, Stop
-from lucid_pipelines.domain.errors import StateError
-from lucid_pipelines.domain.job import Job
-from lucid_pipelines.domain.states import JobState
+from lucid_pipelines.domain.errors import ExternalError, LucidError, StateError
+from lucid_pipelines.domain.job import Job, Profile
+from lucid_pipelines.domain.states import JobState, Mode
 from lucid_pipelines.domain.view import ClusterView, Forecast
 from lucid_pipelines.store import ActiveAttempt, QueueView
 
+_log = logging.getLogger(__name__)
 WHO = "scheduler"
 _PAIRS_AT_ONCE = 25
-"""So many pairs are looked at in one pass: each asks the node and takes a few writes. The others come in the next."""
+"""So many pairs are looked at in one pass: each asks the node. The others come in the next."""
+_AT_ONCE = 32
+"""So many decisions are one transaction: it keeps other writers of a SQLite file waiting for about a tenth of a
+second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +57,19 @@ class Applied:
         return self.started + self.packed + self.stopped + self.continued + self.lent
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class _Application:
-    """One pass's decisions on their way into the rows."""
+    """What one pass's decisions need on their way into the rows."""
 
     system: System
+    queue: QueueView
     now: datetime
     jobs: dict[str, Job]
     active: dict[str, ActiveAttempt]
     facts: Facts
-    counts: Counter[str] = field(default_factory=Counter)
-    freed: set[GpuKey] = field(default_factory=set)
-    """GPUs of attempts that this pass stops: free in the policy's eyes, not yet in the world."""
-    pairs_looked_at: int = 0
+    looks: dict[str, packing.Look]
+    profiles: dict[str, Profile | None]
+    """What was measured of attempts that go on where they were profiled."""
 
 
 def build_view(
@@ -82,50 +88,94 @@ def build_view(
 
 
 def apply(
-    system: System, queue: QueueView, decisions: Sequence[Decision], now: datetime, facts: Facts | None = None
+    system: System,
+    queue: QueueView,
+    decisions: Sequence[Decision],
+    now: datetime,
+    facts: Facts | None = None,
+    readings: GpuReadings | None = None,
 ) -> Applied:
-    """Write the decisions down, in their order. Nothing is launched here: that is the dispatcher's work."""
-    facts = facts or Facts((), {}, {}, {})
+    """Write the decisions down, in their order. Nothing is launched here: that is the dispatcher's work.
+
+    Many of them are one transaction: what one process can write at once, the others need not wait for one by one.
+    """
+    told = [decision for decision in decisions if not isinstance(decision, Hold)]
+    if not told:
+        return Applied()
     jobs = {job.job_id: job for job in queue.waiting}
     active = {item.job.job_id: item for item in queue.active}
-    this = _Application(system, now, jobs, active, facts)
+    wanted: list[tuple[Pack, Job, ActiveAttempt]] = []
+    for decision in told:
+        if isinstance(decision, Pack) and len(wanted) < _PAIRS_AT_ONCE:
+            partner = active.get(decision.partner_job_id)
+            # A partner is seen running before anybody joins it.
+            if partner is not None and partner.attempt.started_at is not None:
+                wanted.append((decision, jobs[decision.job_id], partner))
+    looks = packing.look(system, wanted, now, readings or GpuReadings(system.cluster))
+    going_on = [active[decision.job_id].attempt for decision in told if isinstance(decision, Continue)]
+    profiles = {attempt.attempt_id: measured_profile(system, attempt) for attempt in going_on}
+    this = _Application(system, queue, now, jobs, active, facts or Facts((), {}, {}, {}), looks, profiles)
+    counts: Counter[str] = Counter()
+    freed: frozenset[GpuKey] = frozenset()
+    for start in range(0, len(told), _AT_ONCE):
+        chunk = told[start : start + _AT_ONCE]
+        written, freed = system.store.together(partial(_write_down, this, chunk, freed))
+        counts += written
+    return Applied(**counts)
+
+
+def _write_down(
+    this: _Application, decisions: Sequence[Decision], freed: frozenset[GpuKey]
+) -> tuple[Counter[str], frozenset[GpuKey]]:
+    """Some of a pass's decisions; one that cannot be written down is left out, and counted.
+
+    Args:
+        freed: GPUs of attempts that this pass has stopped: free in the policy's eyes, not yet in the world.
+    """
+    counts: Counter[str] = Counter()
     for decision in decisions:
-        match decision:
-            case Hold():
-                continue
-            case Start():
-                this.counts[_start(this, decision)] += 1
-            case Pack():
-                this.counts[_pack(this, decision)] += 1
-            case Stop():
-                this.counts[_stop(this, decision)] += 1
-            case Continue():
-                this.counts[_continue(this, decision)] += 1
-            case LendNodes():
-                this.counts[carry_out_lending(system, decision, queue, now)] += 1
-            case _:
-                this.counts["refused"] += 1
-                system.store.counters.add(f"decision_not_live_{type(decision).__name__.lower()}", now=now)
-    return Applied(**this.counts)
+        try:
+            result = _write_one(this, decision, freed)
+        except ExternalError:
+            raise
+        except Exception as error:  # noqa: BLE001 one decision must never keep the others from being carried out
+            _log.warning("cannot write down %s: %s", decision, error, exc_info=not isinstance(error, LucidError))
+            this.system.store.counters.add("decisions_broken", now=this.now)
+            result = "refused"
+        counts[result] += 1
+        if isinstance(decision, Stop) and decision.job_id in this.active:
+            freed |= _gpus(this.active[decision.job_id].attempt.placement)
+    return counts, freed
 
 
-def _start(this: _Application, decision: Start) -> str:
-    if this.freed & _gpus(decision.placement):
-        return "deferred"
-    return _place(this, this.jobs[decision.job_id], decision, None)
+def _write_one(this: _Application, decision: Decision, freed: frozenset[GpuKey]) -> str:
+    """One decision. Returns a word of ``Applied``."""
+    match decision:
+        case Start() | Pack() if freed & _gpus(decision.placement):
+            return "deferred"
+        case Start():
+            return _place(this, this.jobs[decision.job_id], decision, None)
+        case Pack():
+            return _pack(this, decision)
+        case Stop():
+            return _stop(this, decision)
+        case Continue():
+            return _continue(this, decision)
+        case LendNodes():
+            return carry_out_lending(this.system, decision, this.queue, this.now)
+        case _:
+            this.system.store.counters.add(f"decision_not_live_{type(decision).__name__.lower()}", now=this.now)
+            return "refused"
 
 
 def _pack(this: _Application, decision: Pack) -> str:
-    if this.freed & _gpus(decision.placement) or this.pairs_looked_at >= _PAIRS_AT_ONCE:
+    seen = this.looks.get(decision.job_id)
+    if seen is None and this.system.settings.modes.pack is not Mode.OFF:
         return "deferred"
-    this.pairs_looked_at += 1
-    job, partner = this.jobs[decision.job_id], this.active.get(decision.partner_job_id)
-    if partner is None or partner.attempt.started_at is None:
-        return "deferred"  # a partner is seen running before anybody joins it
-    clearance = packing.clear(this.system, job, partner, decision, this.now)
+    clearance = packing.clear(this.system, seen, this.now)
     if not clearance.go:
         return clearance.instead
-    result = _place(this, job, decision, decision.partner_job_id)
+    result = _place(this, this.jobs[decision.job_id], decision, decision.partner_job_id)
     if result == "packed":
         packing.carried_out(this.system, clearance, this.now)
     return result
@@ -172,7 +222,6 @@ def _stop(this: _Application, decision: Stop) -> str:
         now=this.now,
         evidence=_reasons(decision.reasons),
     )
-    this.freed |= _gpus(item.attempt.placement)
     if asked_first:
         packing.stopped(this.system, item, decision, this.now)
     return "stopped" if asked_first else "refused"
@@ -184,7 +233,7 @@ def _continue(this: _Application, decision: Continue) -> str:
         attempt.attempt_id,
         who=WHO,
         now=this.now,
-        profile=measured_profile(this.system, attempt),
+        profile=this.profiles.get(attempt.attempt_id),
         evidence=_reasons(decision.reasons),
     )
     return "continued" if done else "refused"
@@ -197,14 +246,24 @@ def without_pool(system: System, queue: QueueView, facts: Facts, now: datetime) 
     if has_pool:
         return 0
     stranded = [job for job in queue.waiting if job.state is JobState.PROFILE_QUEUED]
-    for job in stranded:
-        why = "no node profiles here; it will be looked at while it runs"
-        system.store.jobs.transition(job.job_id, {JobState.PROFILE_QUEUED}, JobState.QUEUED, who=WHO, why=why, now=now)
+    for start in range(0, len(stranded), _AT_ONCE):
+        system.store.together(partial(_send_on, system, stranded[start : start + _AT_ONCE], now))
     return len(stranded)
 
 
-def _gpus(placement: Placement) -> set[GpuKey]:
-    return {(share.node, index) for share in placement.shares for index in share.gpu_indices}
+def _send_on(system: System, jobs: Sequence[Job], now: datetime) -> None:
+    why = "no node profiles here; it will be looked at while it runs"
+    for job in jobs:
+        try:
+            system.store.jobs.transition(
+                job.job_id, {JobState.PROFILE_QUEUED}, JobState.QUEUED, who=WHO, why=why, now=now
+            )
+        except StateError:
+            system.store.counters.add("moves_refused", now=now)  # cancelled a moment ago
+
+
+def _gpus(placement: Placement) -> frozenset[GpuKey]:
+    return frozenset((share.node, index) for share in placement.shares for index in share.gpu_indices)
 
 
 def _reasons(reasons: Sequence[Reason]) -> list[dict[str, object]]:

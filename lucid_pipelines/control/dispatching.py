@@ -153,7 +153,7 @@ def _launch(system: System, attempt_id: str) -> None:
             declared_load=dict(job.spec.declared_load) or None,
         )
     )
-    system.store.attempts.set_log_path(attempt_id, result.log_path)
+    system.store.attempts.set_log_path(attempt_id, result.log_path, now=system.clock.now(), who=WHO)
 
 
 def sharing_env(system: System, attempt: Attempt) -> dict[str, str]:

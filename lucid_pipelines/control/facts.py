@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lucid_pipelines.models.packing import PackingModel
 
 GpuKey = tuple[str, int]
-_KnownRunning = tuple[ActiveAttempt, Pair | None, tuple[object, ...], RunningJob]
+_Context = tuple[str, bool, bool, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,39 @@ class Restraint:
     dirty: Collection[GpuKey] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Owned:
+    """Nodes as they were told, and what became of them."""
+
+    told: tuple[Node, ...]
+    pool: tuple[str | None, int | None]
+    without_time: tuple[Node, ...]
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Queued:
+    """Waiting jobs by the identity of their rows, which stays while a row does (``Queue.view``)."""
+
+    rows: Mapping[int, Job]
+    pool: str | None
+    apart: frozenset[str]
+    made: dict[str, QueuedJob]
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """Running jobs and everything that they were made of."""
+
+    items: Mapping[str, ActiveAttempt]
+    pair_of: Mapping[str, Pair]
+    vc_of_node: Mapping[str, str]
+    apart: frozenset[str]
+    kept_pairs: frozenset[str]
+    contexts: dict[str, _Context]
+    made: dict[str, RunningJob]
+
+
 @dataclass
 class FactMemory:
     """What was made of rows that have not changed since.
@@ -66,8 +99,9 @@ class FactMemory:
 
     packing: PackingModel | None = None
     scores: dict[tuple[Profile, bool | None], int | None] = field(default_factory=dict)
-    queued: dict[str, tuple[Job, str, bool, QueuedJob]] = field(default_factory=dict)
-    running: dict[str, _KnownRunning] = field(default_factory=dict)
+    owned: _Owned | None = None
+    queued: _Queued | None = None
+    running: _Running | None = None
 
     def score(self, profile: Profile | None, amp: bool | None) -> int | None:
         """The sharing score of the packing model; ``None`` = unknown, which forbids packing (R-25)."""
@@ -96,20 +130,27 @@ def gather(
         from lucid_pipelines.control.scoring import packing_in_service
 
         memory.packing = packing_in_service(system)
-    nodes = tuple(replace(node, observed_at=None) for node in owned_nodes(system, inventory.nodes))
+    nodes = _owned(system, inventory, memory)
     lent = {loan.node: loan.to_vc for loan in queue.loans}
     vc_of_node = {node.name: lent.get(node.name, node.vc) for node in nodes}
-    pool = profiler_vc(system)
     apart = frozenset(restraint.apart)
-    queued: dict[str, QueuedJob] = {}
-    for job in queue.waiting:
-        if job.state is JobState.PROFILE_QUEUED and pool is None:
-            continue
-        vc = job.spec.vc if job.state is JobState.QUEUED else str(pool)
-        queued[job.job_id] = _queued(job, vc, job.job_id in apart, memory)
-    memory.queued = {job_id: memory.queued[job_id] for job_id in queued}
-    running = _all_running(queue, vc_of_node, apart, restraint.kept_pairs, memory)
+    queued = _all_queued(queue, profiler_vc(system), apart, memory)
+    running = _all_running(queue, vc_of_node, apart, frozenset(restraint.kept_pairs), memory)
     return Facts(nodes, queued, running, _unusable(inventory, queue, restraint.dirty), lent)
+
+
+def _owned(system: System, inventory: Inventory, memory: FactMemory) -> tuple[Node, ...]:
+    """The nodes, each in its own virtual cluster; the same objects while nothing of them changes."""
+    rules = system.policy.profiling
+    pool = (profiler_vc(system), None if rules is None else rules.profiler_nodes)
+    known = memory.owned
+    if known is not None and known.pool == pool and known.told is inventory.nodes:
+        return known.nodes
+    without_time = tuple([replace(node, observed_at=None) for node in inventory.nodes])
+    same = known is not None and known.pool == pool and known.without_time == without_time
+    nodes = known.nodes if known is not None and same else owned_nodes(system, without_time)
+    memory.owned = _Owned(inventory.nodes, pool, without_time, nodes)
+    return nodes
 
 
 def queued_job(job: Job, vc: str, memory: FactMemory, *, stays_alone: bool = False) -> QueuedJob:
@@ -137,12 +178,25 @@ def queued_job(job: Job, vc: str, memory: FactMemory, *, stays_alone: bool = Fal
     )
 
 
-def _queued(job: Job, vc: str, stays_alone: bool, memory: FactMemory) -> QueuedJob:
-    known = memory.queued.get(job.job_id)
-    if known is not None and known[0] is job and known[1:3] == (vc, stays_alone):
-        return known[3]
-    made = queued_job(job, vc, memory, stays_alone=stays_alone)
-    memory.queued[job.job_id] = (job, vc, stays_alone, made)
+def _all_queued(queue: QueueView, pool: str | None, apart: frozenset[str], memory: FactMemory) -> dict[str, QueuedJob]:
+    """Waiting jobs as a policy knows them; what changed since the last call is made anew."""
+    rows = {id(job): job for job in queue.waiting}
+    known = memory.queued
+    if known is None or known.pool != pool:
+        known = _Queued({}, pool, apart, {})
+    made = dict(known.made)
+    for key in known.rows.keys() - rows.keys():
+        made.pop(known.rows[key].job_id, None)
+    fresh = [rows[key] for key in rows.keys() - known.rows.keys()]
+    moved = known.apart ^ apart
+    if moved:
+        fresh += [job for job in queue.waiting if job.job_id in moved]
+    for job in sorted(fresh, key=lambda job: (job.submitted_at, job.job_id)):
+        if job.state is JobState.QUEUED:
+            made[job.job_id] = queued_job(job, job.spec.vc, memory, stays_alone=job.job_id in apart)
+        elif pool is not None:
+            made[job.job_id] = queued_job(job, pool, memory, stays_alone=job.job_id in apart)
+    memory.queued = _Queued(rows, pool, apart, made)
     return made
 
 
@@ -150,40 +204,53 @@ def _all_running(
     queue: QueueView,
     vc_of_node: Mapping[str, str],
     apart: frozenset[str],
-    kept_pairs: Collection[str],
+    kept_pairs: frozenset[str],
     memory: FactMemory,
 ) -> dict[str, RunningJob]:
-    by_attempt = {item.attempt.attempt_id: item for item in queue.active}
+    """Running jobs as a policy knows them; what changed since the last call, or runs beside it, is made anew."""
+    items = {item.attempt.attempt_id: item for item in queue.active}
     pair_of: dict[str, Pair] = {}
     for pair in queue.pairs:
         pair_of[pair.first_attempt_id] = pair_of[pair.later_attempt_id] = pair
-    running: dict[str, RunningJob] = {}
-    kept: dict[str, _KnownRunning] = {}
-    for item in queue.active:
+    known = memory.running
+    if known is None or known.vc_of_node != vc_of_node:
+        known = _Running({}, {}, vc_of_node, apart, kept_pairs, {}, {})
+    touched = _differing(known.items, items) | _differing(known.pair_of, pair_of) | (known.kept_pairs ^ kept_pairs)
+    moved = known.apart ^ apart
+    if moved:
+        touched |= {name for name, item in items.items() if item.job.job_id in moved}
+    for name in tuple(touched):
+        for item in (known.items.get(name), items.get(name)):
+            if item is not None:
+                touched.update(item.partner_attempt_ids)
+    contexts, made = dict(known.contexts), dict(known.made)
+    for name in touched & known.items.keys() - items.keys():
+        contexts.pop(name)
+        made.pop(known.items[name].job.job_id)
+    for item in [items[name] for name in items if name in touched] if touched else ():
         attempt, job = item.attempt, item.job
-        partners = [by_attempt[other] for other in item.partner_attempt_ids if other in by_attempt]
+        partners = [items[other] for other in item.partner_attempt_ids if other in items]
         pair = pair_of.get(attempt.attempt_id) if partners else None
-        vc = vc_of_node.get(attempt.placement.shares[0].node, job.spec.vc)
-        stays_alone = job.job_id in apart
-        splits = pair is not None and _is_split(pair, partners, item, kept_pairs)
-        partner_ids = tuple([partner.job.job_id for partner in partners])
-        context = (vc, stays_alone, splits, partner_ids)
-        known = memory.running.get(job.job_id)
-        # Rows that have not changed are the same objects (``Queue.view``).
-        if (
-            known is not None
-            and known[0].job is job
-            and known[0].attempt is attempt
-            and known[1] is pair
-            and known[2] == context
-        ):
-            made = known[3]
-        else:
-            made = _running_job(item, vc, stays_alone, splits, pair, partner_ids, memory)
-        kept[job.job_id] = (item, pair, context, made)
-        running[job.job_id] = made
-    memory.running = kept
-    return running
+        context = (
+            vc_of_node.get(attempt.placement.shares[0].node, job.spec.vc),
+            job.job_id in apart,
+            pair is not None and _is_split(pair, partners, item, kept_pairs),
+            tuple([partner.job.job_id for partner in partners]),
+        )
+        before = known.items.get(attempt.attempt_id)
+        is_same_row = before is not None and before.job is job and before.attempt is attempt
+        is_same_pair = known.pair_of.get(attempt.attempt_id) is pair_of.get(attempt.attempt_id)
+        if is_same_row and is_same_pair and contexts.get(attempt.attempt_id) == context:
+            continue
+        contexts[attempt.attempt_id] = context
+        made[job.job_id] = _running_job(item, *context[:3], pair, context[3], memory)
+    memory.running = _Running(items, pair_of, vc_of_node, apart, kept_pairs, contexts, made)
+    return made
+
+
+def _differing(one: Mapping[str, object], other: Mapping[str, object]) -> set[str]:
+    """Keys that only one has, or under which they have different objects."""
+    return {key for key, value in other.items() if one.get(key) is not value} | (one.keys() - other.keys())
 
 
 def _is_split(pair: Pair, partners: Iterable[ActiveAttempt], item: ActiveAttempt, kept: Collection[str]) -> bool:
@@ -234,16 +301,16 @@ def _measured_speed(pair: Pair, job_id: str) -> float | None:
 def _unusable(inventory: Inventory, queue: QueueView, dirty: Collection[GpuKey]) -> dict[str, frozenset[int]]:
     """Isolated GPUs, dirty ones, and slots without a running job."""
     found: dict[str, set[int]] = {}
-    gpus_of = {node.name: [gpu.index for gpu in node.gpus] for node in inventory.nodes}
+    gpus_of = {node.name: [gpu.index for gpu in node.gpus] for node in inventory.nodes} if queue.isolated else {}
     for reason in queue.isolated:
         all_gpus = gpus_of.get(reason.node, [])
         found.setdefault(reason.node, set()).update(all_gpus if reason.gpu_index is None else [reason.gpu_index])
     for node in inventory.nodes:
         if node.isolations:
             found.setdefault(node.name, set()).update(node.isolated_gpu_indices | node.taken_gpu_indices)
-    held = {item.attempt.attempt_id for item in queue.active}
-    for slot in queue.slots:
-        if slot.attempt_id not in held:
+    ownerless = {slot.attempt_id for slot in queue.slots} - {item.attempt.attempt_id for item in queue.active}
+    for slot in queue.slots if ownerless else ():
+        if slot.attempt_id in ownerless:
             found.setdefault(slot.node, set()).add(slot.gpu_index)
     for name, index in dirty:
         found.setdefault(name, set()).add(index)

@@ -104,19 +104,18 @@ def difference(old: Facts, new: Facts) -> list[Operation] | None:
     found += [Operation(Verb.RELEASE, job_id) for job_id in old.running if job_id not in new.running]
     starts: list[Operation] = []
     packs: list[Operation] = []
-    for job_id, running in new.running.items():
-        before = old.running.get(job_id)
+    for job_id in [name for name, running in new.running.items() if old.running.get(name) is not running]:
+        running, before = new.running[job_id], old.running.get(job_id)
         if before is None:
             if job_id not in old.queued or running.job.vc != old.queued[job_id].vc:
                 return None
             (packs if running.partners else starts).append(Operation(Verb.START, job_id, running=running))
-        elif before is not running:
+        else:
             if before.placement != running.placement or before.job.vc != running.job.vc:
                 return None
             found.append(Operation(Verb.UPDATE, job_id, running=running))
-    for job_id, job in old.queued.items():
-        if job_id not in new.running and new.queued.get(job_id) is not job:
-            found.append(Operation(Verb.WITHDRAW, job_id))
+    left = [name for name, job in old.queued.items() if new.queued.get(name) is not job]
+    found += [Operation(Verb.WITHDRAW, job_id) for job_id in left if job_id not in new.running]
     found += starts
     placed = {operation.job_id for operation in starts}
     for operation in sorted(packs, key=lambda item: item.running.started_s if item.running else 0.0):
@@ -128,9 +127,8 @@ def difference(old: Facts, new: Facts) -> list[Operation] | None:
             return None
         placed.add(operation.job_id)
         found.append(Operation(Verb.PACK, operation.job_id, running=running))
-    for job_id, job in new.queued.items():
-        if old.queued.get(job_id) is not job:
-            found.append(Operation(Verb.ENQUEUE, job_id, queued=job))
+    came = [name for name, job in new.queued.items() if old.queued.get(name) is not job]
+    found += [Operation(Verb.ENQUEUE, job_id, queued=new.queued[job_id]) for job_id in came]
     return found
 
 

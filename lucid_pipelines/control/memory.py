@@ -9,6 +9,7 @@ from lucid_pipelines.control.facts import FactMemory, GpuKey
 from lucid_pipelines.control.live_state import LiveState
 from lucid_pipelines.control.recording import Recorder
 from lucid_pipelines.domain.view import Forecast
+from lucid_pipelines.store import SlotUse
 
 
 @dataclass
@@ -17,7 +18,9 @@ class LoopMemory:
 
     Attributes:
         sampled_at, looked_at: when the GPUs, and the pairs, were last looked at.
-        held: when each GPU was last in our books; ``dirty``: free GPUs that somebody else uses.
+        slots, held: GPU halves of the last pass, and the GPUs among them; ``left``: when a GPU last became free.
+        dirty: free GPUs that somebody else uses.
+        given_up: pairs that the nodes contradicted for good, by the number of their action; ``None`` = not read yet.
         profiled, watched: when each running attempt, and each pair, was last looked at closely.
         forecast, forecast_until_s: predicted submissions, and when they are to be predicted anew.
     """
@@ -26,10 +29,13 @@ class LoopMemory:
     state: LiveState = field(default_factory=LiveState)
     sampled_at: datetime | None = None
     looked_at: datetime | None = None
-    held: dict[GpuKey, datetime] = field(default_factory=dict)
+    slots: tuple[SlotUse, ...] = ()
+    held: set[GpuKey] = field(default_factory=set)
+    left: dict[GpuKey, datetime] = field(default_factory=dict)
     dirty: frozenset[GpuKey] = frozenset()
     forecast: Forecast | None = None
     forecast_until_s: float = float("-inf")
     profiled: dict[str, datetime] = field(default_factory=dict)
     watched: dict[int, datetime] = field(default_factory=dict)
+    given_up: dict[int, tuple[str, str]] | None = None
     recorder: Recorder | None = None

@@ -6,11 +6,13 @@ person; ``live`` it is carried out. Whatever the mode, every pair has a row in t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from lucid_pipelines.control.binding import contradiction
 from lucid_pipelines.control.facts import GpuKey, Restraint
+from lucid_pipelines.control.sampling import GpuReadings
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.decision import Pack, Stop, StopCause
 from lucid_pipelines.domain.errors import StateError
@@ -21,6 +23,22 @@ from lucid_pipelines.store import Action, ActionState, ActiveAttempt, Pair, Pair
 PACK, UNPACK = "pack", "unpack"
 WHO = "binder"
 _AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A pair that the policy wants, and what its node says of it.
+
+    Attributes:
+        is_asked: whether the node was asked: a person, or an earlier answer, may have forbidden the pair before that.
+        problem: what speaks against the pair, in words for people.
+    """
+
+    job: Job
+    partner: ActiveAttempt
+    decision: Pack
+    is_asked: bool
+    problem: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +55,28 @@ class Clearance:
     action: Action | None = None
 
 
-def clear(system: System, job: Job, partner: ActiveAttempt, decision: Pack, now: datetime) -> Clearance:
-    """Ask mode, person and node, in this order."""
+def look(
+    system: System, wanted: Sequence[tuple[Pack, Job, ActiveAttempt]], now: datetime, readings: GpuReadings
+) -> dict[str, Look]:
+    """Ask the nodes about pairs, by waiting job, before anything is written: a node may take its time to answer."""
     mode = system.settings.modes.pack
-    if mode is Mode.OFF:
+    if mode is Mode.OFF or not wanted:
+        return {}
+    known = system.store.actions.by_keys([pack_key(job, partner) for _, job, partner in wanted])
+    found: dict[str, Look] = {}
+    for decision, job, partner in wanted:
+        asks = _is_allowed(mode, known.get(pack_key(job, partner)))
+        problem = contradiction(system, job, partner, now, readings) if asks else None
+        found[job.job_id] = Look(job, partner, decision, asks, problem)
+    return found
+
+
+def clear(system: System, seen: Look | None, now: datetime) -> Clearance:
+    """What mode, person and node say, in this order; the proposal and what came of it are written down."""
+    mode = system.settings.modes.pack
+    if mode is Mode.OFF or seen is None:
         return Clearance(False, "withheld")
+    job, partner, decision = seen.job, seen.partner, seen.decision
     action, _ = system.store.actions.propose(
         PACK,
         job.job_id,
@@ -58,13 +93,21 @@ def clear(system: System, job: Job, partner: ActiveAttempt, decision: Pack, now:
         now=now,
         key=pack_key(job, partner),
     )
-    allowed = mode is Mode.LIVE or (mode is Mode.APPROVE and action.state is ActionState.APPROVED)
-    if not allowed or action.state in (ActionState.FAILED, ActionState.REJECTED, ActionState.EXECUTED):
+    if not _is_allowed(mode, action):
         return Clearance(False, "withheld", action)
-    problem = contradiction(system, job, partner, now)
-    if problem is not None:
-        return Clearance(False, _contradicted(system, job, action, problem, now), action)
+    if not seen.is_asked:
+        return Clearance(False, "deferred", action)  # approved a moment ago: the next pass asks the node
+    if seen.problem is not None:
+        return Clearance(False, _contradicted(system, job, action, seen.problem, now), action)
     return Clearance(True, action=action)
+
+
+def _is_allowed(mode: Mode, action: Action | None) -> bool:
+    """Whether a pair may be formed as far as mode and person go; ``None`` = it has not been proposed yet."""
+    state = ActionState.PROPOSED if action is None else action.state
+    if mode is Mode.LIVE:
+        return state in (ActionState.PROPOSED, ActionState.APPROVED)
+    return mode is Mode.APPROVE and state is ActionState.APPROVED
 
 
 def carried_out(system: System, clearance: Clearance, now: datetime) -> None:
@@ -126,6 +169,7 @@ def restraint(
         settle: also end what was approved too late; only the loop does.
     """
     apart = _proposed(system, queue, now, settle=settle) | _cooling_down(system, queue, now)
+    apart |= _contradictory(system, queue, is_loop=settle)
     return Restraint(apart, _kept(system, queue), dirty)
 
 
@@ -160,6 +204,32 @@ def _lapse(system: System, action: Action, now: datetime) -> None:
     if action.mode is Mode.APPROVE and action.state is ActionState.APPROVED:
         why = "approved too late: one of the two had started elsewhere or ended"
         system.store.actions.executed(action.action_id, now=now, failed=True, result={"error": why})
+
+
+def _contradictory(system: System, queue: QueueView, *, is_loop: bool) -> set[str]:
+    """Running jobs whose node spoke against a pair until it was given up, while the other one waits on.
+
+    Without that the policy would choose the same two again in each pass, and none of the partners that are left.
+    """
+    if system.settings.modes.pack not in (Mode.APPROVE, Mode.LIVE):
+        return set()
+    memory = system.memory
+    given_up = memory.given_up if is_loop else None
+    if given_up is None:
+        failed = system.store.actions.find(kind=PACK, scored=False, states=[ActionState.FAILED], limit=_AT_ONCE)
+        given_up = {a.action_id: (str(a.key), str(a.payload.get("partner_attempt_id"))) for a in failed}
+    if not given_up:
+        memory.given_up = given_up if is_loop else memory.given_up
+        return set()
+    running = {item.attempt.attempt_id: item for item in queue.active}
+    waiting = {f"pack:{job.job_id}-a{job.attempt_count + 1}" for job in queue.waiting}
+    still = {
+        number: (key, partner)
+        for number, (key, partner) in given_up.items()
+        if partner in running and key.rpartition(":")[0] in waiting
+    }
+    memory.given_up = still if is_loop else memory.given_up
+    return {running[partner].job.job_id for _, partner in still.values()}
 
 
 def _cooling_down(system: System, queue: QueueView, now: datetime) -> set[str]:
@@ -202,6 +272,7 @@ def _contradicted(system: System, job: Job, action: Action, problem: str, now: d
         system.store.meta.set(key, tries, now=now)
         return "deferred"
     system.store.meta.remove(key)
+    system.memory.given_up = None  # they are read again
     why = f"not packed with {action.payload['partner_job_id']}: {problem} (looked {tries} times)"
     system.store.jobs.annotate(job.job_id, who=WHO, why=why, now=now, evidence={"action": action.action_id})
     try:

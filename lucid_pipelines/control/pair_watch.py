@@ -11,12 +11,13 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from heapq import nsmallest
 from typing import Any
 
 from lucid_pipelines.control.facts import age_s
 from lucid_pipelines.control.pace import alone_before, note_progress, pace_since
 from lucid_pipelines.control.packing import propose_split
-from lucid_pipelines.control.sampling import measured_profile
+from lucid_pipelines.control.sampling import GpuReadings, measured_profile
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.cluster import Inventory
 from lucid_pipelines.domain.errors import ExternalError, LucidError
@@ -47,7 +48,13 @@ class Seen:
 
 
 def watch_pairs(
-    system: System, queue: QueueView, inventory: Inventory, now: datetime, *, at_once: int = _AT_ONCE
+    system: System,
+    queue: QueueView,
+    inventory: Inventory,
+    now: datetime,
+    *,
+    at_once: int = _AT_ONCE,
+    readings: GpuReadings | None = None,
 ) -> int:
     """Look at pairs: the memory of all of them every few seconds, the rest of the few that waited longest for it.
 
@@ -61,11 +68,12 @@ def watch_pairs(
     split = 0
     if memory.looked_at is None or age_s(memory.looked_at, now) >= WATCH_EVERY_S:
         memory.looked_at = now
-        for pair_id in _short_of_memory(system, pairs.values(), inventory):
+        readings = readings or GpuReadings(system.cluster, inventory)
+        for pair_id in _short_of_memory(system, pairs.values(), readings):
             memory.watched.pop(pair_id, None)
-    due = sorted(pairs.values(), key=lambda pair: (_last_look(system, pair), pair.pair_id))
+    due = nsmallest(at_once, pairs.values(), key=lambda pair: (_last_look(system, pair), pair.pair_id))
     by_attempt = {item.attempt.attempt_id: item for item in queue.active}
-    for pair in due[:at_once]:
+    for pair in due:
         last = memory.watched.get(pair.pair_id)
         first, later = by_attempt.get(pair.first_attempt_id), by_attempt.get(pair.later_attempt_id)
         if first is None or later is None or (last is not None and age_s(last, now) < WATCH_EVERY_S):
@@ -85,19 +93,19 @@ def _last_look(system: System, pair: Pair) -> str:
     return max(str((pair.measured or {}).get("as_of") or ""), mine.isoformat() if mine else "")
 
 
-def _short_of_memory(system: System, pairs: Iterable[Pair], inventory: Inventory) -> list[int]:
+def _short_of_memory(system: System, pairs: Iterable[Pair], readings: GpuReadings) -> list[int]:
     """Pairs whose GPUs have hardly any memory left: these cannot wait for their turn."""
     try:
-        used = {(sample.node, sample.gpu_index): sample.memory_used_mib for sample in system.cluster.sample()}
+        samples, sizes = readings.samples, readings.sizes_mib
     except ExternalError:
         system.store.counters.add("gpu_samples_failed", now=system.clock.now())
         return []
-    sizes = {(node.name, gpu.index): gpu.memory_mib for node in inventory.nodes for gpu in node.gpus}
     usable_frac = 1.0 - system.settings.packing.memory_margin_frac
     found: list[int] = []
     for pair in pairs:
         keys = [(share.node, index) for share in pair.placement.shares for index in share.gpu_indices]
-        if any((used.get(key) or 0.0) > (sizes.get(key) or math.inf) * usable_frac for key in keys):
+        used_mib = {key: samples[key].memory_used_mib or 0.0 for key in keys if key in samples}
+        if any(used > (sizes.get(key) or math.inf) * usable_frac for key, used in used_mib.items()):
             found.append(pair.pair_id)
     return found
 

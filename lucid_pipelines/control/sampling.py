@@ -6,7 +6,7 @@ A job whose profile is not known is looked at until it is; afterwards only its p
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -15,7 +15,7 @@ from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.cluster import GpuSample, Inventory
 from lucid_pipelines.domain.errors import ExternalError, LucidError, NotFoundError
 from lucid_pipelines.domain.job import Attempt, Job, Profile
-from lucid_pipelines.ports import LiveProfiles
+from lucid_pipelines.ports import Cluster, LiveProfiles
 from lucid_pipelines.store import ActiveAttempt, QueueView
 
 _log = logging.getLogger(__name__)
@@ -27,6 +27,38 @@ _PEAK_GROWS_FRAC = 1.05
 _MIN_AGE_S = 2.0
 _LEAVES_WITHIN_S = 5.0
 _STRANGE_MIB, _STRANGE_FRAC = 1024.0, 0.02
+
+
+class GpuReadings:
+    """What the GPUs show in one pass: read once, when somebody asks first, and then for everybody."""
+
+    def __init__(self, cluster: Cluster, inventory: Inventory | None = None) -> None:
+        self._cluster = cluster
+        self._inventory = inventory
+        self._samples: dict[GpuKey, GpuSample] | None = None
+        self._sizes_mib: dict[GpuKey, float | None] | None = None
+        self._error: ExternalError | None = None
+
+    @property
+    def samples(self) -> Mapping[GpuKey, GpuSample]:
+        """By node and index. Raises ``ExternalError``, and then to everybody who asks."""
+        if self._error is not None:
+            raise self._error
+        if self._samples is None:
+            try:
+                self._samples = {(sample.node, sample.gpu_index): sample for sample in self._cluster.sample()}
+            except ExternalError as error:
+                self._error = error
+                raise
+        return self._samples
+
+    @property
+    def sizes_mib(self) -> Mapping[GpuKey, float | None]:
+        """Memory of each GPU. Raises ``ExternalError``."""
+        if self._sizes_mib is None:
+            nodes = (self._inventory or self._cluster.inventory()).nodes
+            self._sizes_mib = {(node.name, gpu.index): gpu.memory_mib for node in nodes for gpu in node.gpus}
+        return self._sizes_mib
 
 
 def measured_profile(system: System, attempt: Attempt, since: datetime | None = None) -> Profile | None:
@@ -112,7 +144,7 @@ def _told(profile: Profile) -> dict[str, object]:
     }
 
 
-def look_at_gpus(system: System, inventory: Inventory, queue: QueueView, now: datetime) -> None:
+def look_at_gpus(system: System, inventory: Inventory, queue: QueueView, now: datetime, readings: GpuReadings) -> None:
     """Find GPUs that are free by our books and in use all the same (R-21), before anything is placed on them.
 
     A GPU that one of our jobs has just left is given a moment: a driver tells of it a little later. Virtual GPUs are
@@ -120,8 +152,11 @@ def look_at_gpus(system: System, inventory: Inventory, queue: QueueView, now: da
     """
     memory = system.memory
     free = _free_real_gpus(inventory, queue)
-    memory.held = {key: at for key, at in memory.held.items() if age_s(at, now) < _LEAVES_WITHIN_S}
-    memory.held |= {(slot.node, slot.gpu_index): now for slot in queue.slots}
+    memory.left = {key: at for key, at in memory.left.items() if age_s(at, now) < _LEAVES_WITHIN_S}
+    if queue.slots is not memory.slots:
+        held = {(slot.node, slot.gpu_index) for slot in queue.slots}
+        memory.left |= dict.fromkeys(memory.held - held, now)
+        memory.slots, memory.held = queue.slots, held
     if not free:
         memory.dirty = frozenset()
         return
@@ -131,12 +166,12 @@ def look_at_gpus(system: System, inventory: Inventory, queue: QueueView, now: da
         return
     memory.sampled_at = now
     try:
-        samples = {(sample.node, sample.gpu_index): sample for sample in system.cluster.sample()}
+        samples = readings.samples
     except ExternalError:
         system.store.counters.add("gpu_samples_failed", now=now)
         return  # nothing is concluded (R-1)
     used = (key for key, size_mib in free.items() if is_in_use(samples.get(key), size_mib))
-    dirty = frozenset(key for key in used if key not in memory.held)
+    dirty = frozenset(key for key in used if key not in memory.left)
     newly = dirty - memory.dirty
     if newly:
         system.store.counters.add("gpus_found_dirty", len(newly), now=now)
@@ -145,13 +180,12 @@ def look_at_gpus(system: System, inventory: Inventory, queue: QueueView, now: da
 
 
 def _free_real_gpus(inventory: Inventory, queue: QueueView) -> dict[GpuKey, float | None]:
-    held = {(slot.node, slot.gpu_index) for slot in queue.slots}
-    return {
-        (node.name, gpu.index): gpu.memory_mib
-        for node in inventory.nodes
-        for gpu in node.gpus
-        if not gpu.is_virtual and (node.name, gpu.index) not in held
+    real = {
+        (node.name, gpu.index): gpu.memory_mib for node in inventory.nodes for gpu in node.gpus if not gpu.is_virtual
     }
+    for slot in queue.slots if real else ():
+        real.pop((slot.node, slot.gpu_index), None)
+    return real
 
 
 def is_in_use(sample: GpuSample | None, size_mib: float | None) -> bool:

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -17,6 +18,7 @@ from lucid_pipelines.control.deciding import Applied, apply, without_pool
 from lucid_pipelines.control.dispatching import DispatchReport, dispatch
 from lucid_pipelines.control.facts import gather
 from lucid_pipelines.control.forecasting import forecast_now
+from lucid_pipelines.control.garbage import long_lived
 from lucid_pipelines.control.intake import INTAKE_STATES
 from lucid_pipelines.control.lending import propose_lending
 from lucid_pipelines.control.live_state import LiveState, Operation
@@ -24,7 +26,7 @@ from lucid_pipelines.control.observing import ObservedChanges, observe
 from lucid_pipelines.control.packing import restraint
 from lucid_pipelines.control.pair_watch import watch_pairs
 from lucid_pipelines.control.recording import Recorder
-from lucid_pipelines.control.sampling import look_at_gpus, look_at_running
+from lucid_pipelines.control.sampling import GpuReadings, look_at_gpus, look_at_running
 from lucid_pipelines.control.system import System, numbers_in_force
 from lucid_pipelines.domain.decision import Decision, Hold
 from lucid_pipelines.domain.errors import ExternalError, LucidError, StaleLockError
@@ -106,11 +108,17 @@ def run_pass(system: System, worker: str) -> PassReport:
 
 def decide(system: System, queue: QueueView) -> tuple[Applied, tuple[Decision, ...]]:
     """Look at what runs, ask the policy, and write down what it decides."""
+    with system.store.counters.held():
+        return _decide(system, queue)
+
+
+def _decide(system: System, queue: QueueView) -> tuple[Applied, tuple[Decision, ...]]:
     now, store, memory = system.clock.now(), system.store, system.memory
     inventory = system.cluster.inventory()
-    look_at_gpus(system, inventory, queue, now)
+    readings = GpuReadings(system.cluster, inventory)
+    look_at_gpus(system, inventory, queue, now, readings)
     looked = look_at_running(system, queue.active, now)
-    if looked or watch_pairs(system, queue, inventory, now):
+    if looked or watch_pairs(system, queue, inventory, now, readings=readings):
         queue = store.queue.view()
     facts = gather(system, inventory, queue, memory.facts, restraint(system, queue, now, memory.dirty, settle=True))
     if without_pool(system, queue, facts, now):
@@ -120,7 +128,7 @@ def decide(system: System, queue: QueueView) -> tuple[Applied, tuple[Decision, .
     view = state.view(now.timestamp(), forecast=forecast, explain=True, holds=False)
     decisions = system.policy.decide(view)
     _record(system, now, operations, forecast, decisions)
-    applied = apply(system, queue, decisions, now, facts)
+    applied = apply(system, queue, decisions, now, facts, readings)
     moved = propose_lending(system, view, queue, now)
     held = len(facts.queued) - applied.started - applied.packed
     told = tuple(decision for decision in decisions if not isinstance(decision, Hold))
@@ -172,7 +180,8 @@ def run_window(
         report.ended_because = "another window is at work and one more stands by"
         return report
     try:
-        _work(system, lease, report, on_pass)
+        with ExitStack() as stack:
+            _work(system, lease, report, on_pass, stack)
     except StaleLockError:
         report.ended_because = "lost the lease"
     except BaseException:
@@ -207,7 +216,9 @@ def _become_current(system: System, holder: str) -> Lease | None:
     return None
 
 
-def _work(system: System, lease: Lease, report: WindowReport, on_pass: Callable[[PassReport], None]) -> None:
+def _work(
+    system: System, lease: Lease, report: WindowReport, on_pass: Callable[[PassReport], None], stack: ExitStack
+) -> None:
     clock, settings, store = system.clock, system.settings.scheduling, system.store
     begin = last_busy = clock.now()
     renewed = begin
@@ -235,6 +246,8 @@ def _work(system: System, lease: Lease, report: WindowReport, on_pass: Callable[
             if done is not None:
                 report.add(done)
                 on_pass(done)
+                if report.passes == 1:
+                    stack.enter_context(long_lived())
                 # A pass's own writes need no second pass: its decisions already took them into account.
                 seen_change = store.change_counter() if not done.applied.changed else change
                 if not done.is_idle or _intake_pending(system):

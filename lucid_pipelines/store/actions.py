@@ -6,7 +6,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import select, update
 
 from lucid_pipelines.domain.errors import InputError, NotFoundError, StateError
 from lucid_pipelines.domain.states import Mode
@@ -16,6 +16,7 @@ from lucid_pipelines.store.database import Database, Transaction
 from lucid_pipelines.store.records import Action, ActionState, Json
 
 _ACTIONS = tables.actions
+_EMPTY: dict[str, Any] = {column.name: None for column in _ACTIONS.columns}
 
 
 class Actions:
@@ -50,13 +51,12 @@ class Actions:
         }
 
         def work(tx: Transaction) -> tuple[Action, bool]:
-            if key is not None and not tx.insert_or_ignore(_ACTIONS, row):
+            numbers = tx.insert_new(_ACTIONS, [row])
+            if not numbers:
                 first = tx.execute(select(_ACTIONS).where(_ACTIONS.c.key == key)).mappings().one()
                 return action_from_row(first), False
             tx.touch()
-            if key is not None:
-                return action_from_row(tx.execute(select(_ACTIONS).where(_ACTIONS.c.key == key)).mappings().one()), True
-            return action_from_row(tx.execute(insert(_ACTIONS).values(row).returning(_ACTIONS)).mappings().one()), True
+            return action_from_row(_EMPTY | row | {"id": numbers[0]}), True
 
         return self._database.write(work)
 
@@ -117,6 +117,13 @@ class Actions:
         if row is None:
             raise NotFoundError(f"no action has this number: {action_id}")
         return action_from_row(row)
+
+    def by_keys(self, keys: Collection[str]) -> dict[str, Action]:
+        """The actions that have these keys."""
+        query = select(_ACTIONS).where(_ACTIONS.c.key.in_(sorted(keys)))
+        if not keys:
+            return {}
+        return self._database.read(lambda c: {row["key"]: action_from_row(row) for row in c.execute(query).mappings()})
 
     def find(
         self,

@@ -133,7 +133,7 @@ class Attempts:
 
         return self._database.write(work)
 
-    def set_log_path(self, attempt_id: str, log_path: str) -> None:
+    def set_log_path(self, attempt_id: str, log_path: str, *, now: datetime, who: str = "dispatcher") -> None:
         """Keep where the attempt's log can be read. Raises ``NotFoundError``."""
 
         def work(tx: Transaction) -> None:
@@ -141,7 +141,7 @@ class Attempts:
             lock_attempt(tx, attempt_id)
             mine = _ATTEMPTS.c.attempt_id == attempt_id
             tx.execute(update(_ATTEMPTS).where(mine).values(log_path=log_path))
-            change_job(tx, job, {})
+            note(tx, change_job(tx, job, {}), EventKind.NOTE, who=who, why=f"its log is {log_path}", now=now)
 
         self._database.write(work)
 

@@ -40,7 +40,7 @@ def change_job(tx: Transaction, row: JobRow, values: dict[str, Any]) -> JobRow:
     guard = (_JOBS.c.job_id == row["job_id"]) & (_JOBS.c.version == row["version"])
     if tx.execute(update(_JOBS).where(guard).values(values)).rowcount != 1:
         raise StateError(f"somebody else changed the job first; read it again: {row['job_id']}")
-    tx.touch()
+    tx.changed.add(row["job_id"])
     return row | values
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
@@ -14,24 +16,57 @@ from lucid_pipelines.store.database import Database, Transaction
 _COUNTERS = tables.counters
 _META = tables.meta
 
+_Held = dict[str, tuple[int, datetime]]
+
+
+class _OfThread(threading.local):
+    """What this thread holds back, by name: how much, and when it was last counted."""
+
+    held: _Held | None = None
+
 
 class Counters:
     """Numbers that only grow, named like ``fallback.estimate.no_history``."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._of_thread = _OfThread()
 
     def add(self, name: str, by: int = 1, *, now: datetime) -> None:
         """Count ``by`` more under a name."""
         self.add_many({name: by}, now=now)
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep this thread's counts until the end, and write them then, in one transaction.
+
+        A process that dies before that loses them.
+        """
+        if self._of_thread.held is not None:
+            yield
+            return
+        held: _Held = {}
+        self._of_thread.held = held
+        try:
+            yield
+        finally:
+            self._of_thread.held = None
+            self._write(held)
+
     def add_many(self, amounts: Mapping[str, int], *, now: datetime) -> None:
         """Count under several names in one transaction."""
+        held = self._of_thread.held
+        if held is None:
+            self._write({name: (by, now) for name, by in amounts.items()})
+            return
+        for name, by in amounts.items():
+            held[name] = (by + held[name][0] if name in held else by, now)
 
+    def _write(self, amounts: _Held) -> None:
         def work(tx: Transaction) -> None:
             tx.upsert(
                 _COUNTERS,
-                [{"name": name, "value": amounts[name], "updated_at": now} for name in sorted(amounts)],
+                [{"name": name, "value": by, "updated_at": at} for name, (by, at) in sorted(amounts.items())],
                 ["name"],
                 changed=lambda new: {"value": _COUNTERS.c.value + new.value, "updated_at": new.updated_at},
             )

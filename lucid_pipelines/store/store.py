@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from lucid_pipelines.store.actions import Actions
 from lucid_pipelines.store.advice import AdviceRows
@@ -31,6 +31,8 @@ from lucid_pipelines.store.queue import Queue
 from lucid_pipelines.store.retention import prune
 from lucid_pipelines.store.tracking import Tracking
 from lucid_pipelines.store.url import database_url, shown
+
+T = TypeVar("T")
 
 
 class Store:
@@ -101,6 +103,14 @@ class Store:
     def url(self) -> str:
         """Where the database is, without a password."""
         return shown(self._database.url)
+
+    def together(self, work: Callable[[], T]) -> T:
+        """Make one transaction of everything that ``work`` writes through this store in this thread.
+
+        All of it is kept, or nothing. What one of its writes raises undoes that write alone, and ``work`` may go on
+        with the next. ``work`` must be short, wait for nobody, and bear to be run again (after a deadlock).
+        """
+        return self._database.together(work)
 
     def change_counter(self) -> int:
         """See ``Queue.change_counter``."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
-from sqlalchemy import JSON, BigInteger, DateTime, Dialect, Double, Integer, String
+from sqlalchemy import JSON, BigInteger, DateTime, Dialect, Double, Integer, String, Table
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from lucid_pipelines.domain.errors import InputError
@@ -108,6 +109,14 @@ def check_text(value: str) -> None:
         value.encode("utf-8")
     except UnicodeEncodeError:
         raise InputError(f"text must be valid Unicode; replace the undecodable bytes in {value[:80]!r}") from None
+
+
+def check_row(table: Table, row: Mapping[str, Any], dialect: Dialect) -> None:
+    """Raise ``InputError`` for a value that the table's columns cannot keep, before anything is sent."""
+    for name, value in row.items():
+        kind = table.c[name].type
+        if isinstance(kind, TypeDecorator):
+            kind.process_bind_param(value, dialect)
 
 
 def _clean_json(value: object) -> object:

@@ -13,6 +13,7 @@ from lucid_pipelines.store import ActionState, PairVerdict, Store
 from tests.support_control.live_days import Session
 from tests.support_control.scripted import ScriptedJob
 
+STRANGE_GPU = 0
 ONE_GPU = (("n1", 1, "train"),)
 QUICK = {"min_remaining_s": 5.0, "watch_after_s": 10.0}
 
@@ -106,6 +107,23 @@ def test_a_node_that_contradicts_our_books_forms_no_pair(store: Store, tmp_path:
     assert action.state is ActionState.FAILED and "MiB are in use" in str(action.result)
     assert store.counters.all()["pairs_contradicted"] == 3, "a bounded number of looks"
     assert any("not packed" in event.why for event in store.events.of_job(session.ids["short"]))
+
+
+def test_a_partner_that_is_given_up_does_not_keep_a_job_from_another_one(store: Store, tmp_path: Path) -> None:
+    jobs = [ScriptedJob("one", work_s=300.0), ScriptedJob("two", work_s=300.0), ScriptedJob("short", work_s=100.0)]
+    session = Session.open(tmp_path, store, (("n1", 2, "train"),), jobs, packing=QUICK)
+    session.submit("one", "two")
+    session.run_until(lambda: all(session.job(name).profile is not None for name in ("one", "two")))
+    session.cluster.strangers_mib["n1", STRANGE_GPU] = 18_000.0
+    profile = session.job("one").profile
+    session.submit("short")
+    store.jobs.annotate(session.ids["short"], who="test", why="told", now=session.clock.now(), profile=profile)
+    session.run_until(lambda: session.job("short").state is JobState.RUNNING, most=20)
+    assert store.counters.all()["pairs_contradicted"] == 3, "the first partner was looked at, and given up"
+    states = {action.state for action in store.actions.find(kind="pack", target=session.ids["short"])}
+    assert states == {ActionState.FAILED, ActionState.EXECUTED}
+    session.finish()
+    assert session.cluster.clashes == []
 
 
 def test_shadow_records_and_changes_nothing(store: Store, tmp_path: Path) -> None:

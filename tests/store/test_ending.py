@@ -229,7 +229,7 @@ def test_a_failed_run_scores_nothing(store: Store) -> None:
 def test_starting_is_noted_once(store: Store) -> None:
     job = queued(store)
     attempt = store.attempts.place(job.job_id, Placement.of({"n1": [0]}), who="s", now=NOW)
-    store.attempts.set_log_path(attempt.attempt_id, "logs/x")
+    store.attempts.set_log_path(attempt.attempt_id, "logs/x", now=NOW)
     assert store.queue.view().active[0].attempt.log_path == "logs/x"
     assert store.attempts.record_started(attempt.attempt_id, at(3), who="p", now=at(4), as_of=at(4))
     assert not store.attempts.record_started(attempt.attempt_id, at(9), who="p", now=at(10))

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import event
+import pytest
+from sqlalchemy import event, update
 
 from lucid_pipelines.domain.cluster import Placement
 from lucid_pipelines.domain.states import JobState, Mode, Outcome
-from lucid_pipelines.store import IntentKind, Store
+from lucid_pipelines.store import IntentKind, Store, tables
+from lucid_pipelines.store.changing import change_job, lock_job
+from lucid_pipelines.store.database import Transaction
 from tests.support_store.jobs import NOW, at, exit_record, queued, running, submitted
 
 
@@ -36,7 +39,7 @@ def test_every_kind_of_change_shows_up(store: Store) -> None:
         assert store.queue.view().waiting[0].never_pack
         attempt = other.attempts.place(job.job_id, Placement.of({"n1": [0]}), who="s", now=NOW)
         assert store.queue.view().active[0].attempt == attempt
-        other.attempts.set_log_path(attempt.attempt_id, "log")
+        other.attempts.set_log_path(attempt.attempt_id, "log", now=NOW)
         assert store.queue.view().active[0].attempt.log_path == "log"
         other.attempts.record_started(attempt.attempt_id, at(1), who="p", now=at(1))
         assert store.queue.view().active[0].attempt.started_at == at(1)
@@ -128,3 +131,42 @@ def _statements(store: Store) -> Iterator[list[str]]:
         yield sent
     finally:
         event.remove(engine, "before_cursor_execute", record)
+
+
+def test_what_no_event_tells_of_is_found_all_the_same(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job changed by hand, or rows that came from a backup: the loop must not go by what it remembers."""
+    first, second = queued(store), queued(store, at(1))
+    assert len(store.queue.view().waiting) == 2
+    by_hand = update(tables.jobs).where(tables.jobs.c.job_id == first.job_id)
+
+    def write(**values: object) -> None:
+        def work(tx: Transaction) -> None:
+            tx.execute(by_hand.values(values))
+            tx.touch()
+
+        store._database.write(work)
+
+    write(state=JobState.COMPLETED.value, version=first.version + 1)
+    assert [job.job_id for job in store.queue.view().waiting] == [second.job_id], "the sum shows it"
+    write(state=JobState.QUEUED.value, never_pack=True, version=first.version + 2)
+    assert store.queue.view().waiting[0].never_pack
+    write(never_pack=False, version=first.version + 3)
+    assert store.queue.view().waiting[0].never_pack, "nothing shows it yet"
+    monkeypatch.setattr("lucid_pipelines.store.queue._COMPARE_EVERY_S", 0.0)
+    write(version=first.version + 4)
+    assert not store.queue.view().waiting[0].never_pack
+
+
+def test_a_change_without_an_event_is_a_defect(store: Store) -> None:
+    job = queued(store)
+    with pytest.raises(AssertionError, match="changed without an event"):
+        store._database.write(lambda tx: change_job(tx, lock_job(tx, job.job_id), {}))
+    assert store.jobs.get(job.job_id) == job
+
+
+def test_a_burst_of_changes_is_followed_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lucid_pipelines.store.queue._MANY", 20)
+    assert store.queue.view().waiting == ()
+    for number in range(20):
+        queued(store, at(number))
+    assert len(store.queue.view().waiting) == 20
