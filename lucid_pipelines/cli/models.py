@@ -12,7 +12,16 @@ import typer
 from rich.table import Table
 
 from lucid_pipelines.cli.models_explain import explanation_of_job, explanation_of_model, write_plots
-from lucid_pipelines.cli.models_render import candidate_view, change_view, entry_view, explanation_view, header_view
+from lucid_pipelines.cli.models_render import (
+    candidate_view,
+    change_view,
+    counts,
+    entry_view,
+    explanation_view,
+    header_view,
+    model_view,
+    rivals_view,
+)
 from lucid_pipelines.cli.options import AsJson, Home, open_client
 from lucid_pipelines.cli.output import console, one_line, print_json
 from lucid_pipelines.client import Client
@@ -48,7 +57,12 @@ def train(
     pairs: Annotated[Path | None, typer.Option(help="CSV of measured pair speeds (packing).")] = None,
     profiles: Annotated[Path | None, typer.Option(help="CSV of profiles run alone (packing).")] = None,
     as_of: Annotated[
-        datetime | None, typer.Option("--as-of", help="Look at nothing later than this moment, UTC.")
+        datetime | None,
+        typer.Option(
+            "--as-of",
+            help="Look at nothing later than this moment, UTC.",
+            show_default="now, or the end of the trace or table",
+        ),
     ] = None,
     window_days: Annotated[float, typer.Option(min=0.01, help="Newest days kept back for the evaluation.")] = 1.0,
     teaching: Annotated[Teaching, typer.Option(help="Which runs say how long a job takes (duration).")] = Teaching.HELD,
@@ -63,17 +77,14 @@ def train(
     home: Home = None,
 ) -> None:
     """Train a candidate, meet the newest window, and keep it; say whether it may take over."""
-    # Training needs interpret and scikit-learn, which take seconds to import; the other commands do without.
     from lucid_pipelines.cli.models_train import TrainRequest, train_candidate
 
     with open_client(home) as client:
         registry = registry_of(client)
         serving = registry.read(kind) if registry.in_service(kind) else None
-        moment = _utc(as_of) or client.system.clock.now()
         request = TrainRequest(
             kind=kind,
-            as_of=moment,
-            dated=as_of is not None or kind is not ModelKind.PACKING,
+            as_of=_utc(as_of),
             window=timedelta(days=window_days),
             trace=trace,
             table=table,
@@ -87,7 +98,13 @@ def train(
         registry.keep(candidate.document)
         promoted = promote and candidate.verdict.promote
         if promoted:
-            registry.promote(kind, candidate.version, who=who or current_user(), why=candidate.verdict.reason)
+            registry.promote(
+                kind,
+                candidate.version,
+                who=who or current_user(),
+                why=candidate.verdict.reason,
+                instead_of=candidate.evaluation.in_service_version,
+            )
     if out is not None:
         out.write_text(json.dumps(candidate.document, indent=1) + "\n", encoding="utf-8")
     _show_candidate(candidate, promoted=promoted, as_json=as_json)
@@ -126,7 +143,7 @@ def show(
     as_json: AsJson = False,
     home: Home = None,
 ) -> None:
-    """What a model was learned from, how good it was, and when it was in service."""
+    """What a model was learned from, how good it was, and when it was in service; --json has every number."""
     with open_client(home) as client:
         registry = registry_of(client)
         header = describe(registry.read(kind, version))
@@ -136,7 +153,7 @@ def show(
     if as_json:
         print_json(view)
         return
-    _print_facts(view)
+    console.print(model_view(view))
 
 
 @app.command()
@@ -218,19 +235,11 @@ def _show_candidate(candidate: Candidate, *, promoted: bool, as_json: bool) -> N
     if as_json:
         print_json(view)
         return
-    console.print(f"kept {candidate.version}")
-    evaluation = candidate.evaluation
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("")
-    table.add_column(evaluation.metric, justify="right")
-    rivals: list[tuple[str, Mapping[str, Any]]] = [("candidate", evaluation.candidate)]
-    if evaluation.in_service is not None:
-        rivals.append((f"in service ({evaluation.in_service_version})", evaluation.in_service))
-    rivals += [(f"no model: {name}", numbers) for name, numbers in evaluation.baselines.items()]
-    for name, numbers in rivals:
-        value = evaluation.value(numbers)
-        table.add_row(name, "–" if value is None else f"{value:.4g}")
-    console.print(table)
+    trained = candidate.document["trained"]
+    console.print(f"kept {candidate.version}, trained on {trained['rows']:,} rows")
+    if trained["left_out"]:
+        console.print(one_line(f"left out: {counts(trained['left_out'])}"))
+    console.print(rivals_view(view["evaluation"]))
     console.print(one_line(candidate.verdict.reason))
     console.print("it is in service now" if promoted else "it is not in service")
 
@@ -241,13 +250,3 @@ def _print_change(view: Mapping[str, Any], *, as_json: bool) -> None:
     else:
         before = view["previous"] or "nothing"
         console.print(f"{view['version']} is in service (before: {before})")
-
-
-def _print_facts(view: Mapping[str, Any]) -> None:
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in view.items():
-        shown = json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, dict | list) else str(value)
-        table.add_row(name, one_line(shown))
-    console.print(table)

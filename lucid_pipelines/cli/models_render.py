@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
@@ -9,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lucid_pipelines.cli.models_explain import JobExplanation, ModelExplanation
-from lucid_pipelines.cli.output import one_line, seconds
+from lucid_pipelines.cli.output import facts_table, one_line, seconds
 from lucid_pipelines.models.artefacts import Change, Entry, Header, ModelKind
 from lucid_pipelines.models.packing.model import CLASSES, PackingModel
 from lucid_pipelines.models.tree import Tree
@@ -78,6 +79,57 @@ def change_view(change: Change) -> dict[str, Any]:
         "why": change.why,
         "at": change.at,
     }
+
+
+def counts(by_reason: Mapping[str, int]) -> str:
+    """Rows left out, by reason, in a line."""
+    return ", ".join(f"{count:,} {reason}" for reason, count in by_reason.items())
+
+
+def rivals_view(evaluation: Mapping[str, Any]) -> RenderableType:
+    """The deciding number of the candidate, of the model in service and of no model, on the same unseen rows."""
+    metric = evaluation["metric"]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("")
+    table.add_column(f"{metric} ({'higher' if evaluation['higher_is_better'] else 'lower'} is better)", justify="right")
+    rivals: list[tuple[str, Mapping[str, Any]]] = [("candidate", evaluation["candidate"])]
+    if evaluation["in_service"] is not None:
+        rivals.append((f"in service ({evaluation['in_service_version']})", evaluation["in_service"]))
+    rivals += [(f"no model: {name}", numbers) for name, numbers in evaluation["baselines"].items()]
+    for name, numbers in rivals:
+        value = numbers.get(metric)
+        table.add_row(name, "–" if value is None else f"{value:.4g}")
+    begin, until = evaluation["begin"], evaluation["until"]
+    window = "" if begin is None else f", {begin[:16]} to {until[:16]} UTC"
+    return Group(Text(f"judged on {evaluation['rows']:,} unseen rows{window}"), table)
+
+
+def model_view(view: Mapping[str, Any]) -> RenderableType:
+    """What ``lucid models show`` says of a model."""
+    evaluation = view["metrics"].get("evaluation")
+    facts = facts_table(
+        {
+            "kind": view["kind"],
+            "version": view["version"],
+            "in service": "yes" if view["in_service"] else "no",
+            "trained as of": view["as_of"] or view["created_at"],
+            "made": view["created_at"],
+            "learned from": view["source"] or None,
+            "rows": f"{view['rows']:,}",
+            "left out": counts(view["left_out"]) or None,
+            "made with": ", ".join(f"{name} {number}" for name, number in view["packages"].items()),
+            "verdict": "it was never evaluated" if evaluation is None else evaluation.get("reason"),
+        }
+    )
+    parts: list[RenderableType] = [facts]
+    if evaluation is not None:
+        parts += ["", rivals_view(evaluation)]
+    if view["changes"]:
+        parts += ["", Text("when it was put in service", style="bold")]
+        for change in view["changes"]:
+            when, what = f"{change['at']:%Y-%m-%d %H:%M} UTC", change["action"]
+            parts.append(one_line(f"{when} {what} by {change['who']}: {change['why']}"))
+    return Group(*parts)
 
 
 def explanation_view(explanation: ModelExplanation | JobExplanation) -> RenderableType:

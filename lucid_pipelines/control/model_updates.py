@@ -7,7 +7,6 @@ history is no error: the day's outcome says so, and what is in service stays. Im
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -24,6 +23,7 @@ from lucid_pipelines.control.update_steps import (
     Outcome,
     day_folder,
     forget,
+    read_json,
     read_outcome,
     skip,
     skipped,
@@ -32,7 +32,7 @@ from lucid_pipelines.control.update_steps import (
 )
 from lucid_pipelines.domain.errors import InputError, NotFoundError, StateError
 from lucid_pipelines.models.additive.fitting import ProgressCallback
-from lucid_pipelines.models.artefacts import ModelKind, Registry, describe
+from lucid_pipelines.models.artefacts import ArtefactError, ModelKind, Registry, describe
 from lucid_pipelines.models.duration import DurationModel
 from lucid_pipelines.models.duration.training import DurationSettings, fit_duration, prepare_lessons
 from lucid_pipelines.models.duration.training_set import TrainingSet
@@ -173,7 +173,21 @@ class Updates:
             if outcome.facts.get("in_service_version") != serving["version"]:
                 why = f"kept: it was judged beside another model than {serving['version']}, now in service"
                 return Outcome(False, why, self._version(serving))
-        change = self.registry.promote(kind, outcome.version, who=WHO, why=outcome.reason, now=self.system.clock.now())
+        present = self._version(serving)
+        try:
+            change = self.registry.promote(
+                kind,
+                outcome.version,
+                who=WHO,
+                why=outcome.reason,
+                now=self.system.clock.now(),
+                instead_of=present,
+            )
+        except ArtefactError:
+            raise
+        except StateError as error:
+            # A person was quicker; what they put in service stays.
+            return Outcome(False, f"kept: {error}", present)
         if kind is ModelKind.DURATION:
             self.system.durations.prepare(self.system.store, self.system.settings, self.system.clock.now())
         return Outcome(True, outcome.reason, change.version, True, outcome.facts)
@@ -210,7 +224,7 @@ class Updates:
         folder = self._folder(kind, asked)
         if not (folder / CANDIDATE).exists():
             return skipped(folder, f"{kind}_candidate")
-        document = json.loads((folder / CANDIDATE).read_text(encoding="utf-8"))
+        document = read_json(folder / CANDIDATE)
         _require_as_of(_trained(document), asked, f"{kind}_candidate")
         try:
             return self._keep_evaluated(folder, judge(document, self.in_service(kind)))

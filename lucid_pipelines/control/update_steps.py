@@ -104,10 +104,31 @@ def write_outcome(folder: Path, outcome: Outcome) -> None:
 def read_outcome(folder: Path) -> Outcome | None:
     """What the day's steps have come to so far; ``None`` = none has run."""
     try:
-        found = json.loads((folder / OUTCOME).read_text(encoding="utf-8"))
+        found = read_json(folder / OUTCOME)
+        return Outcome(found["done"], found["reason"], found["version"], found["promote"], found["facts"])
     except FileNotFoundError:
         return None
-    return Outcome(found["done"], found["reason"], found["version"], found["promote"], found["facts"])
+    except (KeyError, TypeError) as error:
+        raise _damaged(folder / OUTCOME, error) from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read what ``write_json`` wrote.
+
+    Raises:
+        FileNotFoundError: there is none.
+        StateError: it is damaged.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, RecursionError) as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> StateError:
+    return StateError(f"{path} is damaged; remove it and materialise the day again: {error!r}")
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:

@@ -25,13 +25,18 @@ def r_squared(predicted: npt.ArrayLike, actual: npt.ArrayLike) -> float | None:
     return 1.0 - float(((y - np.asarray(predicted)) ** 2).sum()) / spread
 
 
-def mean_absolute_error(predicted: npt.ArrayLike, actual: npt.ArrayLike) -> float:
+def mean_absolute_error(predicted: npt.ArrayLike, actual: npt.ArrayLike) -> float | None:
+    """In the units of what is predicted; ``None`` when nothing was."""
+    if not np.size(actual):
+        return None
     return float(np.abs(np.asarray(predicted, dtype=np.float64) - np.asarray(actual)).mean())
 
 
-def coverage_frac(low: npt.ArrayLike, high: npt.ArrayLike, actual: npt.ArrayLike) -> float:
-    """Share of what happened that lies within its interval, ends included."""
+def coverage_frac(low: npt.ArrayLike, high: npt.ArrayLike, actual: npt.ArrayLike) -> float | None:
+    """Share of what happened that lies within its interval, ends included; ``None`` when nothing happened."""
     y = np.asarray(actual, dtype=np.float64)
+    if not len(y):
+        return None
     return float(((y >= np.asarray(low)) & (y <= np.asarray(high))).mean())
 
 

@@ -123,6 +123,8 @@ def _unknown(header: Sequence[str], line: str, file: TraceFile) -> str:
     missing = nearest.missing(header)
     if missing and len(missing) <= len(nearest.required) / 2 and nearest.resemblance(header) >= _NEAR_FRAC:
         return missing_columns_message(nearest, missing, header, file.label)
+    if "\ufffd" in line or "\0" in line:
+        return f"{file.label} is no text: its first line is {line[:40]!a}; unpack it, or give the trace itself"
     return (
         f"{file.label} is of no known trace format ({', '.join(FORMATS)}): its first line is {line[:120]!r}; "
         "name the format, or convert the file to the canonical one"

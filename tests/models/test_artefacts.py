@@ -217,3 +217,87 @@ def test_a_killed_promoter_leaves_one_truth(tmp_path: Path) -> None:
         assert [c.previous for c in history][1:] == [c.version for c in history[:-1]]
         registry.promote(ModelKind.DURATION, min(versions), who="after", why="the kill")
         assert registry.in_service(ModelKind.DURATION) == min(versions)
+
+
+def test_what_was_judged_beside_another_model_does_not_take_its_place(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    kind = ModelKind.DURATION
+    first, second, third = (registry.keep(document(factor)) for factor in (1.0, 2.0, 3.0))
+    registry.promote(kind, first, who="ada", why="the first", instead_of=None)
+    with pytest.raises(StateError, match=f"judged beside no model, but {first} is in service now"):
+        registry.promote(kind, second, who="engine", why="better than nothing", instead_of=None)
+    registry.promote(kind, second, who="ada", why="by hand")
+    with pytest.raises(StateError, match=f"but {second} is in service now"):
+        registry.promote(kind, third, who="engine", why="better than the first", instead_of=first)
+    assert registry.in_service(kind) == second
+
+
+def test_keeping_a_damaged_model_again_mends_it(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    version = registry.keep(document())
+    path = tmp_path / "duration" / f"{version}.json"
+    for damage in (b"", path.read_bytes()[:100], b"[" * 100_000, bytes(range(256)), b"{}"):
+        path.write_bytes(damage)
+        with pytest.raises(ArtefactError):
+            registry.promote(ModelKind.DURATION, version, who="ada", why="look")
+        assert registry.entries(ModelKind.DURATION)[0].fault
+        assert registry.keep(document()) == version
+        assert registry.entries(ModelKind.DURATION)[0].fault is None
+
+
+def test_a_model_of_a_newer_program_says_what_to_do(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    version = registry.keep(document())
+    path = tmp_path / "duration" / f"{version}.json"
+    path.write_text(path.read_text().replace("lucid-model/1", "lucid-model/2"))
+    with pytest.raises(ArtefactError, match=r"'lucid-model/2'; upgrade lucid-pipelines, or train the model again"):
+        registry.promote(ModelKind.DURATION, version, who="ada", why="look")
+
+
+def test_a_rollback_to_a_damaged_model_is_refused(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    first, second = registry.keep(document(1.0)), registry.keep(document(2.0))
+    for version in (first, second):
+        registry.promote(ModelKind.DURATION, version, who="ada", why="better")
+    (tmp_path / "duration" / f"{first}.json").write_text("{}")
+    with pytest.raises(ArtefactError):
+        registry.rollback(ModelKind.DURATION, who="ada", why="worse")
+    assert registry.in_service(ModelKind.DURATION) == second
+
+
+RIVAL = """
+import sys
+from pathlib import Path
+from lucid_pipelines.domain.errors import StateError
+from lucid_pipelines.models.artefacts import ModelKind, Registry
+registry, own = Registry(Path(sys.argv[1])), sys.argv[2:]
+kind = ModelKind.DURATION
+for _ in range(15):
+    for version in own:
+        registry.promote(kind, version, who="rival", why="promote")
+    try:
+        registry.rollback(kind, who="rival", why="rollback")
+    except StateError:
+        pass
+"""
+
+
+def test_two_processes_promote_and_roll_back_at_once(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    versions = [registry.keep(document(float(n))) for n in range(4)]
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    rivals = [
+        subprocess.Popen([sys.executable, "-c", RIVAL, str(tmp_path), *own], env=env)
+        for own in (versions[:2], versions[2:])
+    ]
+    assert [rival.wait(60) for rival in rivals] == [0, 0]
+    history = registry.history(ModelKind.DURATION)
+    assert [c.previous for c in history] == [None, *(c.version for c in history[:-1])], "each saw what was there"
+    stack: list[str] = []
+    for change in history:
+        if change.action == "rollback":
+            stack.pop()
+            assert change.version == stack[-1], "a rollback undoes the last promotion, whoever made it"
+        else:
+            stack.append(change.version)
+    assert registry.in_service(ModelKind.DURATION) == stack[-1]

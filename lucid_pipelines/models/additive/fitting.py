@@ -14,9 +14,8 @@ from interpret.glassbox import ExplainableBoostingRegressor
 
 from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.models.additive.model import AdditiveModel, Term
-from lucid_pipelines.models.additive.schema import Feature, require_matrix
+from lucid_pipelines.models.additive.schema import MIN_ROWS, Feature, require_matrix
 
-MIN_ROWS = 20
 _SAY_EVERY = 50
 
 

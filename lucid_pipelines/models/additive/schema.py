@@ -13,6 +13,8 @@ import numpy.typing as npt
 from lucid_pipelines.domain.errors import InputError
 
 Matrix = npt.NDArray[np.float64]
+MIN_ROWS = 20
+"""A model learns from at least so many rows."""
 
 
 class FeatureKind(StrEnum):

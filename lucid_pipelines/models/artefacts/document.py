@@ -131,7 +131,10 @@ def describe(document: Mapping[str, Any]) -> Header:
     """
     try:
         if document["format"] != FORMAT:
-            raise ArtefactError(f"this program reads models of the format {FORMAT}; got {document['format']!r}")
+            raise ArtefactError(
+                f"this program reads models of the format {FORMAT}, not {str(document['format'])[:80]!r}; "
+                "upgrade lucid-pipelines, or train the model again with this version"
+            )
         body = {key: value for key, value in document.items() if key not in ("version", "digest")}
         if _digest(body) != document["digest"]:
             raise ArtefactError(

@@ -16,9 +16,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from types import EllipsisType
 from typing import Any
 
-from lucid_pipelines.domain.errors import InputError, NotFoundError, StateError, did_you_mean
+from lucid_pipelines.domain.errors import InputError, LucidError, NotFoundError, StateError, did_you_mean
 from lucid_pipelines.models.artefacts.document import ArtefactError, Header, describe
 from lucid_pipelines.models.kinds import ModelKind
 from lucid_pipelines.whole_files import whole_file
@@ -76,7 +77,7 @@ class Registry:
         """
         header = describe(document)
         path = self._path(header.kind, header.version)
-        if not path.exists():
+        if not self._is_whole(header):
             with whole_file(path, is_durable=True) as temporary, temporary.open("w", encoding="utf-8") as file:
                 json.dump(document, file, allow_nan=False, separators=(",", ":"))
         return header.version
@@ -97,8 +98,10 @@ class Registry:
         except FileNotFoundError as error:
             known = self.versions(kind)
             raise NotFoundError(f"there is no {kind} model {chosen!r}{did_you_mean(chosen, known)}") from error
-        except (OSError, ValueError) as error:
-            raise ArtefactError(f"the model file cannot be read: {chosen}: {error}") from error
+        except (OSError, ValueError, RecursionError) as error:
+            raise ArtefactError(
+                f"the model file is damaged and cannot be read; train it again or restore it: {path}: {error}"
+            ) from error
         if not isinstance(document, dict):
             raise ArtefactError(f"the model file is no JSON object: {chosen}")
         return document
@@ -136,39 +139,74 @@ class Registry:
         return [_read_change(line, path) for line in whole.splitlines() if line.strip()]
 
     def promote(
-        self, kind: ModelKind, version: str, *, who: str, why: str, now: datetime | None = None, action: str = "promote"
+        self,
+        kind: ModelKind,
+        version: str,
+        *,
+        who: str,
+        why: str,
+        now: datetime | None = None,
+        instead_of: str | EllipsisType | None = ...,
     ) -> Change:
         """Put a kept version in service. Promoting what is in service changes nothing and returns its last change.
+
+        Args:
+            instead_of: the version beside which it was judged, ``None`` = nothing was in service; default: whatever.
 
         Raises:
             NotFoundError: no such version.
             ArtefactError: the file is damaged; a damaged model is never put in service.
+            StateError: another one than ``instead_of`` is in service by now.
         """
-        describe(self.read(kind, version))
         with self._locked(kind):
             history = self.history(kind)
             if history and history[-1].version == version:
                 return history[-1]
-            previous = history[-1].version if history else None
-            change = Change(action, version, previous, who, why, (now or datetime.now(UTC)).astimezone(UTC))
-            self._append(kind, change)
-        return change
+            present = history[-1].version if history else None
+            if instead_of is not ... and present != instead_of:
+                judged, found = instead_of or "no model", present or "no model"
+                raise StateError(
+                    f"{version} was judged beside {judged}, but {found} is in service now; "
+                    "train again, or promote it by hand"
+                )
+            return self._put(kind, "promote", version, present, who, why, now)
 
     def rollback(self, kind: ModelKind, *, who: str, why: str, now: datetime | None = None) -> Change:
         """Put back in service what was there before the last promotion; a second rollback goes one further.
 
         Raises:
             StateError: there is nothing before.
+            ArtefactError: the file of what was there before is damaged; promote another.
         """
-        target = self._before(kind)
-        if target is None:
-            raise StateError(f"no earlier {kind} model was in service; promote one of: {self._listed(kind)}")
-        return self.promote(kind, target, who=who, why=why, now=now, action="rollback")
+        # What is in service and what was before it are read under one lock: a promotion that comes between would be
+        # undone together with the one that was meant.
+        with self._locked(kind):
+            history = self.history(kind)
+            target = self._before(history)
+            if target is None:
+                raise StateError(f"no earlier {kind} model was in service; promote one of: {self._listed(kind)}")
+            return self._put(kind, "rollback", target, history[-1].version, who, why, now)
 
-    def _before(self, kind: ModelKind) -> str | None:
+    def _put(
+        self, kind: ModelKind, action: str, version: str, previous: str | None, who: str, why: str, now: datetime | None
+    ) -> Change:
+        describe(self.read(kind, version))
+        change = Change(action, version, previous, who, why, (now or datetime.now(UTC)).astimezone(UTC))
+        self._append(kind, change)
+        return change
+
+    def _is_whole(self, header: Header) -> bool:
+        """Whether the file of this version is there and undamaged."""
+        try:
+            return describe(self.read(header.kind, header.version)).digest == header.digest
+        except LucidError:
+            return False
+
+    @staticmethod
+    def _before(history: list[Change]) -> str | None:
         """What was in service before: promotions build a stack, a rollback takes one off."""
         stack: list[str] = []
-        for change in self.history(kind):
+        for change in history:
             if change.action == "rollback":
                 while stack and stack[-1] != change.version:
                     stack.pop()

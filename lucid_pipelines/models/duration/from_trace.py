@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
@@ -18,8 +19,11 @@ _OUTCOMES = {
 }
 
 
-def history_from_trace(jobs: Iterable[TraceJob]) -> list[HistoryRow]:
+def history_from_trace(jobs: Iterable[TraceJob], left_out: Counter[str] | None = None) -> list[HistoryRow]:
     """One row per job that ran on whole GPUs.
+
+    Args:
+        left_out: counts the others, as ``no_gpu`` and ``part_of_a_gpu``.
 
     A trace without start times is read as if every job had started at once: its end is its submission plus its
     run time. That makes ends known earlier than they were by the time in the queue.
@@ -27,6 +31,8 @@ def history_from_trace(jobs: Iterable[TraceJob]) -> list[HistoryRow]:
     rows: list[HistoryRow] = []
     for job in jobs:
         if job.gpus < 1 or job.gpus != int(job.gpus):
+            if left_out is not None:
+                left_out["no_gpu" if job.gpus <= 0 else "part_of_a_gpu"] += 1
             continue
         submitted_at = datetime.fromtimestamp(job.submit_s, UTC)
         started_s = job.start_s

@@ -70,11 +70,15 @@ def train_duration(
     progress: ProgressCallback | None = None,
     metrics: Mapping[str, Any] | None = None,
     created_at: datetime | None = None,
+    left_out: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """Train on the attempts that had ended at ``as_of`` and seal the model.
 
     Rows that cannot be used (later than ``as_of``, times in the future, NaN durations, …) are left out and counted
     by reason in the document.
+
+    Args:
+        left_out: what a reader left out before, by reason; it is counted too.
 
     Returns:
         The document; ``DurationModel.from_document`` reads it.
@@ -83,11 +87,13 @@ def train_duration(
         InputError: fewer than 20 usable rows; the reasons why others were left out are named.
     """
     settings = settings or DurationSettings()
-    lessons = prepare_lessons(rows, as_of, settings)
+    lessons = prepare_lessons(rows, as_of, settings, left_out)
     return fit_duration(lessons, settings, source=source, progress=progress, metrics=metrics, created_at=created_at)
 
 
-def prepare_lessons(rows: Iterable[HistoryRow], as_of: datetime, settings: DurationSettings) -> TrainingSet:
+def prepare_lessons(
+    rows: Iterable[HistoryRow], as_of: datetime, settings: DurationSettings, left_out: Mapping[str, int] | None = None
+) -> TrainingSet:
     """The features step: what can be learned from history as of a moment.
 
     Raises:
@@ -98,15 +104,15 @@ def prepare_lessons(rows: Iterable[HistoryRow], as_of: datetime, settings: Durat
         (row.name for row in sorted(selection.rows, key=lambda row: row.submitted_at)), settings.buckets
     )
     lessons, _ = build_lessons(selection.rows, buckets.bucket, settings.teaching)
-    left_out = Counter(selection.left_out)
-    left_out["outcome_does_not_teach"] = len(selection.rows) - len(lessons.rows)
-    left_out = +left_out
+    missing = Counter(left_out or {}) + Counter(selection.left_out)
+    missing["outcome_does_not_teach"] += len(selection.rows) - len(lessons.rows)
+    missing = +missing
     if len(lessons.rows) < MIN_ROWS:
         raise InputError(
             f"a duration model needs at least {MIN_ROWS} usable runs before {as_of:%Y-%m-%d %H:%M} UTC; "
-            f"got {len(lessons.rows)} (left out: {dict(left_out)})"
+            f"got {len(lessons.rows)} (left out: {_told(missing)})"
         )
-    return TrainingSet.of(lessons, buckets, as_of, left_out)
+    return TrainingSet.of(lessons, buckets, as_of, missing)
 
 
 def fit_duration(
@@ -147,6 +153,10 @@ def fit_duration(
         metrics={**report, **(metrics or {})},
         created_at=created_at,
     )
+
+
+def _told(left_out: Counter[str]) -> str:
+    return ", ".join(f"{count:,} {reason}" for reason, count in left_out.most_common()) or "none"
 
 
 def judge_logs(predicted: npt.NDArray[np.float64], durations_s: npt.NDArray[np.float64]) -> dict[str, float | None]:

@@ -168,17 +168,20 @@ def read_pair_table(pairs: Path, profiles: Path) -> PairTable:
 
 def _configuration(row: Mapping[str, str], path: Path, line: int) -> Configuration:
     try:
-        profile = Profile(float(row["gpu_util"]), float(row["gmem_util"]), float(row["gmem"]), source="measured")
+        measured = [float(row[column]) for column in ("gpu_util", "gmem_util", "gmem")]
+        if not all(math.isfinite(value) and value >= 0 for value in measured):
+            raise ValueError(f"a profile holds finite numbers from 0; got {measured}")
+        profile = Profile(*measured, source="measured")
         return Configuration(_name(row, ""), row["model"], profile, _flag(row["amp"]))
-    except ValueError as error:
-        raise InputError(f"a number is wrong in {path}, line {line}: {error}") from error
+    except (ValueError, TypeError, AttributeError) as error:  # a short line has None in its last columns
+        raise InputError(f"a value is wrong or missing in {path}, line {line}: {error}") from error
 
 
 def _pair(row: Mapping[str, str], path: Path, line: int) -> MeasuredPair:
     try:
         return MeasuredPair(_name(row, "1"), _name(row, "2"), float(row["speed1"]), float(row["speed2"]))
-    except ValueError as error:
-        raise InputError(f"a number is wrong in {path}, line {line}: {error}") from error
+    except (ValueError, TypeError, AttributeError) as error:  # a short line has None in its last columns
+        raise InputError(f"a value is wrong or missing in {path}, line {line}: {error}") from error
 
 
 def _name(row: Mapping[str, str], side: str) -> str:
@@ -201,8 +204,8 @@ def _rows(path: Path, columns: Sequence[str]) -> list[tuple[int, dict[str, str]]
             found = reader.fieldnames or []
             for column in columns:
                 if column not in found:
-                    hint = did_you_mean(column, found)
-                    raise InputError(f"{path} needs the column {column!r}{hint}; it has {', '.join(found)}")
+                    hint, has = did_you_mean(column, found), ", ".join(found)[:200] or "none"
+                    raise InputError(f"{path} needs the column {column!r}{hint}; it has {has}")
             return list(enumerate(reader, start=2))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"the table cannot be read: {path}: {error}") from error

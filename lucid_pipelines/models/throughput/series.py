@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -106,13 +107,13 @@ def read_series(path: Path, slot_s: float = SLOT_S) -> SubmissionSeries:
                 if column not in found:
                     raise InputError(f"{path} needs the column {column!r}{did_you_mean(column, found)}")
             rows = [(row["time"], row["submit_gpu_job"], row["submit_gpu_num"]) for row in reader]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"the table of submissions cannot be read: {path}: {error}") from error
     try:
         times = np.array([_seconds(row[0]) for row in rows])
         jobs = np.array([float(row[1]) for row in rows])
         gpus = np.array([float(row[2]) for row in rows])
-    except ValueError as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise InputError(f"a value in {path} is wrong: {error}") from error
     if not len(rows):
         raise InputError(f"the table of submissions holds no rows: {path}")

@@ -94,9 +94,10 @@ def train_throughput(
     starts = known.starts_s()[positions]
     targets: dict[str, Target] = {}
     rows: dict[str, Vector] = {}
+    widths: dict[str, float | None] = {}
     for name, values in (("jobs", known.jobs), ("gpus", known.gpus)):
         matrix = build(Past(values, known.slot_s), starts, positions, horizons)
-        targets[name] = _fit_target(matrix, values[positions], positions, known, settings, progress)
+        targets[name], widths[name] = _fit_target(matrix, values[positions], positions, known, settings, progress)
         rows[name] = matrix
     model = ThroughputModel(known.slot_s, targets)
     goldens = golden_matrix(rows["jobs"])
@@ -109,7 +110,7 @@ def train_throughput(
             as_of,
             source,
             dict(series.left_out),
-            settings.to_json(),
+            {**settings.to_json(), "huber_delta": widths},
         ),
         golden_inputs=goldens,
         golden_outputs=model.golden_answers(read_matrix(goldens)),
@@ -175,18 +176,19 @@ def _fit_target(
     known: SubmissionSeries,
     settings: ThroughputSettings,
     progress: ProgressCallback | None,
-) -> Target:
+) -> tuple[Target, float | None]:
     days = positions // max(1, round(_DAY_S / known.slot_s))
     edge = np.quantile(positions, 1.0 - settings.calibration_frac)
     older, newer = positions < edge, positions >= edge
     intervals, edges = None, ()
     if older.sum() >= 2 * newer.sum() > 0:
-        held = _fit(matrix[older], actual[older], days[older], settings, progress)
+        held, _ = _fit(matrix[older], actual[older], days[older], settings, progress)
         predicted = np.maximum(held.predict(matrix[newer]), 0.0)
         edges = tuple(float(v) for v in np.unique(np.quantile(predicted, np.arange(1, _LEVELS) / _LEVELS)))
         levels = [str(int(level)) for level in np.searchsorted(np.asarray(edges), predicted)]
         intervals = Intervals.calibrate(actual[newer] - predicted, levels)
-    return Target(_fit(matrix, actual, days, settings, progress), intervals, edges)
+    model, width = _fit(matrix, actual, days, settings, progress)
+    return Target(model, intervals, edges), width
 
 
 def _fit(
@@ -195,15 +197,27 @@ def _fit(
     days: npt.NDArray[np.intp],
     settings: ThroughputSettings,
     progress: ProgressCallback | None,
-) -> AdditiveModel:
+) -> tuple[AdditiveModel, float | None]:
+    """The model, and the width beyond which errors count linearly; ``None`` = nowhere."""
     spread = float(np.median(np.abs(actual - np.median(actual))))
     # Where most slots are alike, the mean deviation stands in for a median of zero.
     scale = spread if spread > 0 else float(np.abs(actual - actual.mean()).mean())
     delta = settings.huber_of_spread * scale if scale > 0 else None
-    fit = replace(
-        settings.fit, huber_delta=delta, min_samples_leaf=min(settings.fit.min_samples_leaf, len(actual) // 20)
-    )
-    return fit_additive(matrix, actual, FEATURES, fit, groups=days, progress=progress)
+    fit = replace(settings.fit, min_samples_leaf=min(settings.fit.min_samples_leaf, len(actual) // 20))
+    # A burst a hundred deltas away has almost no curvature, and a Newton step divides by it: on a quiet cluster, where
+    # delta is small, boosting can run away. It then gets a wider delta, and at last squared errors.
+    widths = [] if delta is None else [delta, 4.0 * delta, 16.0 * delta]
+    for width in (*widths, None):
+        model = fit_additive(matrix, actual, FEATURES, replace(fit, huber_delta=width), groups=days, progress=progress)
+        if width is None or _stays_within(model.predict(matrix), actual):
+            return model, width
+    raise AssertionError("unreachable")
+
+
+def _stays_within(predicted: Vector, actual: Vector) -> bool:
+    """Whether predictions lie no further outside what happened than what happened is wide."""
+    low, high = float(actual.min()), float(actual.max())
+    return bool(predicted.min() >= 2.0 * low - high and predicted.max() <= 2.0 * high - low)
 
 
 def _daily_errors(errors: Vector, starts_s: Vector) -> Vector:

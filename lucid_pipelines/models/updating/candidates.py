@@ -61,6 +61,7 @@ def duration_candidate(
     source: str = "",
     progress: ProgressCallback | None = None,
     created_at: datetime | None = None,
+    left_out: Mapping[str, int] | None = None,
 ) -> Candidate:
     """Train on what had ended at ``as_of − window`` and evaluate on the attempts of the window.
 
@@ -68,13 +69,16 @@ def duration_candidate(
 
     Args:
         in_service: document of the model in service.
+        left_out: what a reader left out before, by reason.
 
     Raises:
         InputError: too few usable rows before the window.
         ArtefactError: the document in service cannot be used.
     """
     begin = as_of - window
-    document = train_duration(rows, begin, settings, source=source, progress=progress, created_at=created_at)
+    document = train_duration(
+        rows, begin, settings, source=source, progress=progress, created_at=created_at, left_out=left_out
+    )
     return evaluate_duration(document, rows, as_of, window=window, in_service=in_service)
 
 
