@@ -17,6 +17,13 @@ Slots = tuple[tuple[int, int], ...]
 """A choice of GPUs: (position of the node, mask of its GPUs), in rank order."""
 
 
+def gpu_count_of(slots: Slots) -> int:
+    """How many GPUs a choice has."""
+    if len(slots) == 1:
+        return slots[0][1].bit_count()
+    return sum([mask.bit_count() for _, mask in slots])
+
+
 @lru_cache(maxsize=65_536)
 def lowest_bits(mask: int, count: int) -> int:
     """The ``count`` lowest set bits of ``mask``."""
@@ -151,7 +158,7 @@ class FreeGpus:
         for name in names:
             position = self.layout.index.get(name)
             if position is not None:
-                other._set(position, 0)
+                other._set(position, other.masks[position], 0)
         return other
 
     def take(self, slots: Slots) -> None:
@@ -160,13 +167,15 @@ class FreeGpus:
         Raises:
             StateError: one of them is not free.
         """
+        masks = self.masks
         for position, mask in slots:
-            if self.masks[position] & mask != mask:
+            before = masks[position]
+            if before & mask != mask:
                 raise StateError(
                     f"only free GPUs can be given; {self.layout.names[position]} has "
-                    f"{list(bit_indices(self.masks[position]))} free, not {list(bit_indices(mask))}"
+                    f"{list(bit_indices(before))} free, not {list(bit_indices(mask))}"
                 )
-            self._set(position, self.masks[position] & ~mask)
+            self._set(position, before, before ^ mask)
 
     def release(self, slots: Slots) -> None:
         """Mark GPUs as free again.
@@ -175,20 +184,22 @@ class FreeGpus:
             StateError: one of them was free already, or its node does not have it.
         """
         for position, mask in slots:
-            if self.masks[position] & mask or mask & ~self.layout.capacity[position]:
+            before = self.masks[position]
+            if before & mask or mask & ~self.layout.capacity[position]:
                 raise StateError(
                     f"only used GPUs can be released; {self.layout.names[position]} has "
-                    f"{list(bit_indices(self.masks[position]))} free, got {list(bit_indices(mask))}"
+                    f"{list(bit_indices(before))} free, got {list(bit_indices(mask))}"
                 )
-            self._set(position, self.masks[position] | mask)
+            self._set(position, before, before | mask)
 
-    def _set(self, position: int, mask: int) -> None:
+    def _set(self, position: int, before: int, after: int) -> None:
         group = self.layout.group_of[position]
         counts = self.by_count[group]
-        before, after = self.masks[position].bit_count(), mask.bit_count()
+        count_before, count_after = before.bit_count(), after.bit_count()
         bit = 1 << position
-        counts[before] ^= bit
-        counts[after] ^= bit
-        self.masks[position] = mask
-        self.free_by_group[group] += after - before
-        self.free_gpus += after - before
+        counts[count_before] ^= bit
+        counts[count_after] ^= bit
+        self.masks[position] = after
+        more = count_after - count_before
+        self.free_by_group[group] += more
+        self.free_gpus += more

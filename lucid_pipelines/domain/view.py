@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from lucid_pipelines.domain.arrivals import Arrivals
 from lucid_pipelines.domain.cluster import Placement
-from lucid_pipelines.domain.decision import Stage
+from lucid_pipelines.domain.decision import MAIN, Stage
 from lucid_pipelines.domain.free_gpus import FreeGpus, Slots
 from lucid_pipelines.domain.job import Estimate, Profile
 
@@ -81,7 +81,7 @@ class RunningJob(NamedTuple):
     speed_frac: float | None = 1.0
     partners: tuple[str, ...] = ()
     is_unstable: bool = False
-    stage: Stage = Stage.MAIN
+    stage: Stage = MAIN
 
     def work_done_s(self, now_s: float) -> float:
         """Work done in all attempts until ``now_s``, at exclusive speed."""
@@ -150,13 +150,12 @@ class ChangeKind(StrEnum):
     NODES = "nodes"
 
 
-class Change(NamedTuple):
-    """One change; ``job`` is ``None`` for ``NODES``, ``running`` is given for ``STARTED`` and ``UPDATED``."""
+QUEUED, STARTED, WITHDRAWN, RELEASED, UPDATED, NODES = ChangeKind
+"""The members by themselves: to look one up in its class takes as long as all else that is done with a change."""
 
-    kind: ChangeKind
-    vc: str
-    job: QueuedJob | None
-    running: RunningJob | None = None
+Change = tuple[ChangeKind, str, QueuedJob | None, RunningJob | None]
+"""Kind, virtual cluster, job (``None`` for ``NODES``), and the job as it runs (for ``STARTED`` and ``UPDATED``).
+A plain tuple, for a replay makes three for every job."""
 
 
 class VcView:
@@ -201,7 +200,6 @@ class ClusterView:
         self,
         now_s: float,
         vcs: Mapping[str, VcView],
-        *,
         state_id: object,
         revision: int = 0,
         changes: Sequence[Change] = (),

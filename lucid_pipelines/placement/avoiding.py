@@ -25,7 +25,8 @@ def find_place(free: FreeGpus, job: QueuedJob) -> Slots | None:
 def has_place(free: FreeGpus, job: QueuedJob) -> bool:
     """Whether the job could be placed if every GPU of the virtual cluster were free."""
     avoid = job.avoid_nodes if job.must_avoid else ()
-    return can_ever_fit(free, job.gpus, job.gpu_type, avoid)
+    known = free.layout.fits_empty.get((job.gpus, job.gpu_type, avoid))
+    return can_ever_fit(free, job.gpus, job.gpu_type, avoid) if known is None else known
 
 
 def gives_way(free: FreeGpus, job: QueuedJob) -> bool:

@@ -10,12 +10,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from lucid_pipelines.domain.arrivals import Arrivals
-from lucid_pipelines.domain.cluster import Node, NodeCondition
+from lucid_pipelines.domain.cluster import Node, NodeCondition, Placement
+from lucid_pipelines.domain.decision import MAIN, Stage
 from lucid_pipelines.domain.errors import InputError, NotFoundError, StateError, did_you_mean
-from lucid_pipelines.domain.free_gpus import FreeGpus, NodeLayout, Slots
+from lucid_pipelines.domain.free_gpus import FreeGpus, NodeLayout, Slots, gpu_count_of
 from lucid_pipelines.domain.view import (
+    NODES,
+    QUEUED,
+    RELEASED,
+    STARTED,
+    UPDATED,
+    WITHDRAWN,
     Change,
-    ChangeKind,
     ClusterView,
     Forecast,
     QueuedJob,
@@ -66,9 +72,9 @@ class ClusterState:
                 usable.append(node)
         self._vcs = {name: _Vc(name, group) for name, group in by_vc.items()}
         self._views: dict[str, VcView] = {name: vc.view for name, vc in self._vcs.items()}
-        self._vc_of_job: dict[str, str] = {}
+        self._vc_of_job: dict[str, _Vc] = {}
         self._changes: list[Change] = []
-        self._revision = 0
+        self._forgotten_count = 0
         self._id = object()
         self._track_arrivals = track_arrivals
         self.used_gpus = 0
@@ -105,6 +111,7 @@ class ClusterState:
             state.adopt(job)
         for job in ended_starts:
             state._vcs[job.vc].arrivals.count_start(job.submitted_s, job.sequence)
+        state._forget_changes(0)  # nobody has seen this state before
         return state
 
     def view(
@@ -118,17 +125,11 @@ class ClusterState:
     ) -> ClusterView:
         """The cluster as a policy sees it; valid until the next change. See ``ClusterView``."""
         self.has_unstable = False
-        return ClusterView(
-            now_s,
-            self._views,
-            state_id=self._id,
-            revision=self._revision,
-            changes=self._changes,
-            forecast=forecast,
-            explain=explain,
-            holds=holds,
-            focus=focus,
-        )
+        changes = self._changes
+        if len(changes) > 2 * _CHANGES_KEPT:
+            self._forget_changes(_CHANGES_KEPT)
+        revision = self._forgotten_count + len(changes)
+        return ClusterView(now_s, self._views, self._id, revision, changes, forecast, explain, holds, focus)
 
     def layout(self, vc: str) -> NodeLayout:
         """The nodes of a virtual cluster."""
@@ -139,7 +140,7 @@ class ClusterState:
         return vc in self._vcs and can_ever_fit(self._vcs[vc].view.free, gpus, gpu_type)
 
     def queued(self, job_id: str) -> QueuedJob:
-        return self._vc_of_queued(job_id).queued[job_id]
+        return self._queued(job_id)[1]
 
     def running(self, job_id: str) -> RunningJob:
         running = self._vc(job_id).running.get(job_id)
@@ -153,30 +154,31 @@ class ClusterState:
         Raises:
             StateError: it is queued or running already.
         """
-        if job.job_id in self._vc_of_job:
-            raise StateError(f"a job is queued once; it is already there: {job.job_id!r}")
+        job_id, name = job.job_id, job.vc
+        if job_id in self._vc_of_job:
+            raise StateError(f"a job is queued once; it is already there: {job_id!r}")
         if job.gpus < 1:
-            raise InputError(f"a job needs at least 1 GPU; {job.job_id!r} asks for {job.gpus}")
-        vc = self._vcs.get(job.vc)
+            raise InputError(f"a job needs at least 1 GPU; {job_id!r} asks for {job.gpus}")
+        vc = self._vcs.get(name)
         if vc is None:
-            vc = self._vcs[job.vc] = _Vc(job.vc, ())
-            self._views[job.vc] = vc.view
-        vc.queued[job.job_id] = job
+            vc = self._vcs[name] = _Vc(name, ())
+            self._views[name] = vc.view
+        vc.queued[job_id] = job
         self.waiting_count += 1
         if self._track_arrivals:
-            vc.arrivals.add(job.submitted_s, job.sequence, job.job_id)
-        self._vc_of_job[job.job_id] = job.vc
-        self._changed(ChangeKind.QUEUED, job.vc, job)
+            vc.arrivals.add(job.submitted_s, job.sequence, job_id)
+        self._vc_of_job[job_id] = vc
+        self._changes.append((QUEUED, name, job, None))
 
     def withdraw(self, job_id: str) -> QueuedJob:
         """Take a job out of the queue without starting it."""
-        vc = self._vc_of_queued(job_id)
-        job = vc.queued.pop(job_id)
+        vc, job = self._queued(job_id)
+        del vc.queued[job_id]
         self.waiting_count -= 1
         if self._track_arrivals:
             vc.arrivals.leave(job.submitted_s, job.sequence, job_id, started=False)
         del self._vc_of_job[job_id]
-        self._changed(ChangeKind.WITHDRAWN, job.vc, job)
+        self._changes.append((WITHDRAWN, job.vc, job, None))
         return job
 
     def start(self, running: RunningJob, *, gpus: int | None = None) -> None:
@@ -188,15 +190,18 @@ class ClusterState:
         Raises:
             StateError: a GPU is not free, or the job is not queued.
         """
-        vc = self._vc_of_queued(running.job.job_id)
-        needed = running.job.gpus if gpus is None else gpus
-        if sum([mask.bit_count() for _, mask in running.slots]) != needed:
-            raise StateError(
-                f"{running.job.job_id} needs {needed} GPUs of {running.job.vc}'s nodes; got {running.placement}"
-            )
-        vc.view.free.take(running.slots)
-        self.used_gpus += needed
-        self._moved(vc, running)
+        vc, job = self._queued(running.job.job_id)
+        self._start(vc, running, job.gpus if gpus is None else gpus)
+
+    def place(
+        self, job_id: str, placement: Placement, now_s: float, stage: Stage = MAIN, *, gpus: int | None = None
+    ) -> RunningJob:
+        """As ``start``, for a job that begins at ``now_s``; returns it as it runs."""
+        vc, job = self._queued(job_id)
+        slots = vc.view.free.layout.slots(placement)
+        running = RunningJob(job, placement, slots, now_s, now_s, 0.0, 1.0, (), False, stage)
+        self._start(vc, running, job.gpus if gpus is None else gpus)
+        return running
 
     def pack(self, running: RunningJob, partner_id: str) -> None:
         """Move a job from the queue onto GPUs of a running one; all that share them learn of each other.
@@ -204,7 +209,7 @@ class ClusterState:
         Raises:
             StateError: the GPUs are not the partner's, or the partner is not running.
         """
-        vc = self._vc_of_queued(running.job.job_id)
+        vc, _ = self._queued(running.job.job_id)
         partner = vc.running.get(partner_id)
         if partner is None or not _covers(partner.slots, running.slots):
             raise StateError(f"a packed job takes its running partner's GPUs; got {partner_id!r}")
@@ -228,22 +233,23 @@ class ClusterState:
             if before.partners:
                 raise StateError(f"a job that shares GPUs cannot be moved: {running.job.job_id!r}")
             self._vc(running.job.job_id).view.free.release(before.slots)
-            self.used_gpus -= sum([mask.bit_count() for _, mask in before.slots])
+            self.used_gpus -= gpu_count_of(before.slots)
         for running in moved:
             if not running.slots:
                 raise StateError(f"{running.job.job_id} is to move to GPUs that are none: {running.placement}")
             self._vc(running.job.job_id).view.free.take(running.slots)
-            self.used_gpus += sum([mask.bit_count() for _, mask in running.slots])
+            self.used_gpus += gpu_count_of(running.slots)
             self.update(running)
 
     def update(self, running: RunningJob) -> None:
         """Replace what is known of a running job (speed, partner, stability)."""
-        vc = self._vc(running.job.job_id)
-        if running.job.job_id not in vc.running:
-            raise StateError(f"only a running job can be updated; got {running.job.job_id!r}")
-        vc.running[running.job.job_id] = running
+        job = running.job
+        vc = self._vc(job.job_id)
+        if job.job_id not in vc.running:
+            raise StateError(f"only a running job can be updated; got {job.job_id!r}")
+        vc.running[job.job_id] = running
         self.has_unstable = self.has_unstable or running.is_unstable
-        self._changed(ChangeKind.UPDATED, running.job.vc, running.job, running)
+        self._changes.append((UPDATED, job.vc, job, running))
 
     def release(self, job_id: str) -> RunningJob:
         """Take a job out of the running set; GPUs that nobody else uses become free."""
@@ -254,13 +260,14 @@ class ClusterState:
         del self._vc_of_job[job_id]
         freed = self._left_alone(vc, running) if running.partners else running.slots
         vc.view.free.release(freed)
-        self.used_gpus -= sum([mask.bit_count() for _, mask in freed])
+        self.used_gpus -= gpu_count_of(freed)
         for partner_id in running.partners:
             partner = vc.running.get(partner_id)
             if partner is not None:
                 others = tuple(p for p in partner.partners if p != job_id)
                 self.update(partner._replace(partners=others))
-        self._changed(ChangeKind.RELEASED, running.job.vc, running.job)
+        job = running.job
+        self._changes.append((RELEASED, job.vc, job, None))
         return running
 
     def move_nodes(self, from_vc: str, to_vc: str, names: Iterable[str]) -> None:
@@ -291,7 +298,7 @@ class ClusterState:
         vc.view.free = new
         for job_id, running in vc.running.items():
             vc.running[job_id] = running._replace(slots=layout.slots(running.placement))
-        self._changed(ChangeKind.NODES, vc.view.name, None)
+        self._changes.append((NODES, vc.view.name, None, None))
 
     def adopt(self, running: RunningJob) -> None:
         """Add a job that already runs, on whatever it holds; used when a state is built from records."""
@@ -307,11 +314,11 @@ class ClusterState:
         held = ((p, mask & layout.capacity[p]) for p, mask in layout.slots(running.placement))
         slots = tuple((p, mask) for p, mask in held if mask)
         vc.running[job.job_id] = running._replace(slots=slots)
-        self._vc_of_job[job.job_id] = job.vc
+        self._vc_of_job[job.job_id] = vc
         vc.arrivals.count_start(job.submitted_s, job.sequence)
         taken = tuple((p, mask & vc.view.free.masks[p]) for p, mask in slots)
         vc.view.free.take(taken)
-        self.used_gpus += sum([mask.bit_count() for _, mask in taken])
+        self.used_gpus += gpu_count_of(taken)
 
     def _left_alone(self, vc: _Vc, running: RunningJob) -> Slots:
         masks = dict(running.slots)
@@ -321,34 +328,44 @@ class ClusterState:
                 masks[position] = masks.get(position, 0) & ~mask
         return tuple((position, mask) for position, mask in masks.items() if mask)
 
+    def _start(self, vc: _Vc, running: RunningJob, gpus: int) -> None:
+        if gpu_count_of(running.slots) != gpus:
+            raise StateError(
+                f"{running.job.job_id} needs {gpus} GPUs of {running.job.vc}'s nodes; got {running.placement}"
+            )
+        vc.view.free.take(running.slots)
+        self.used_gpus += gpus
+        self._moved(vc, running)
+
     def _moved(self, vc: _Vc, running: RunningJob) -> None:
         job = running.job
-        del vc.queued[job.job_id]
+        job_id = job.job_id
+        del vc.queued[job_id]
         self.waiting_count -= 1
         if self._track_arrivals:
-            vc.arrivals.leave(job.submitted_s, job.sequence, job.job_id, started=True)
-        vc.running[running.job.job_id] = running
-        self._changed(ChangeKind.STARTED, job.vc, job, running)
+            vc.arrivals.leave(job.submitted_s, job.sequence, job_id, started=True)
+        vc.running[job_id] = running
+        self._changes.append((STARTED, job.vc, job, running))
 
     def _vc(self, job_id: str) -> _Vc:
-        name = self._vc_of_job.get(job_id)
-        if name is None:
+        vc = self._vc_of_job.get(job_id)
+        if vc is None:
             hint = did_you_mean(job_id, self._vc_of_job) if len(self._vc_of_job) < 1000 else ""
             raise NotFoundError(f"no such job in the cluster's state{hint}: {job_id!r}")
-        return self._vcs[name]
-
-    def _vc_of_queued(self, job_id: str) -> _Vc:
-        vc = self._vc(job_id)
-        if job_id not in vc.queued:
-            raise StateError(f"only a queued job can be started; it is running: {job_id!r}")
         return vc
 
-    def _changed(self, kind: ChangeKind, vc: str, job: QueuedJob | None, running: RunningJob | None = None) -> None:
-        changes = self._changes
-        changes.append(Change(kind, vc, job, running))
-        self._revision += 1
-        if len(changes) > 2 * _CHANGES_KEPT:
-            del changes[:_CHANGES_KEPT]
+    def _queued(self, job_id: str) -> tuple[_Vc, QueuedJob]:
+        vc = self._vc_of_job.get(job_id) or self._vc(job_id)
+        job = vc.queued.get(job_id)
+        if job is None:
+            raise StateError(f"only a queued job can be started; it is running: {job_id!r}")
+        return vc, job
+
+    def _forget_changes(self, kept: int) -> None:
+        forgotten = len(self._changes) - kept
+        if forgotten > 0:
+            del self._changes[:forgotten]
+            self._forgotten_count += forgotten
 
 
 def _covers(outer: Slots, inner: Slots) -> bool:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from lucid_pipelines.domain.decision import Fact, Reason
 from lucid_pipelines.domain.errors import InputError
@@ -85,8 +86,7 @@ class PairingRules:
         return self.capacity if mode is SharingMode.DEFAULT else self.apathetic_capacity
 
 
-@dataclass(frozen=True, slots=True)
-class Newcomer:
+class Newcomer(NamedTuple):
     """A waiting job as the rules see it.
 
     Attributes:
@@ -108,8 +108,7 @@ class Newcomer:
     avoid_nodes: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Resident:
+class Resident(NamedTuple):
     """A running job as the rules see it.
 
     Attributes:
@@ -143,8 +142,7 @@ class Resident:
         return max(self.left_s - (now_s - self.as_of_s) * self.speed_frac, 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(NamedTuple):
     """What the rules need besides the two jobs."""
 
     now_s: float

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Hashable, Iterable, Sequence
-from dataclasses import replace
 
 from lucid_pipelines.domain.decision import Fact, Reason
-from lucid_pipelines.domain.free_gpus import Slots, lowest_bits
+from lucid_pipelines.domain.free_gpus import Slots, gpu_count_of, lowest_bits
 from lucid_pipelines.domain.view import Change, ClusterView, QueuedJob, RunningJob, VcView
 from lucid_pipelines.placement import (
     PARTNER_RULES,
@@ -28,6 +27,9 @@ from lucid_pipelines.placement import (
 )
 from lucid_pipelines.policies.candidates import Candidates
 from lucid_pipelines.policies.estimates import Estimates
+
+_Search = tuple[int, int, float]
+"""A search that found nobody: mark of the candidates, capacity, key of the job."""
 
 PackClass = Hashable
 """Jobs of one class obey or break the same rules with the same partner, but for the remaining time."""
@@ -48,7 +50,7 @@ class Binder:
         self._open = enabled_rules(rules, without=(*checked, "avoid_nodes"))
         self._residents: dict[str, dict[str, Resident]] = {}
         self._candidates: dict[tuple[str, int], Candidates] = {}
-        self._hopeless: dict[tuple[str, Hashable], tuple[int, int, float]] = {}
+        self._hopeless: dict[tuple[str, Hashable], _Search] = {}
         self._touched: dict[str, dict[str, int]] = {}
         self._newcomers: dict[str, Newcomer] = {}
         self._unstable: dict[str, set[str]] = {}
@@ -72,7 +74,7 @@ class Binder:
 
     def lightest(self, vc: VcView, job: QueuedJob) -> Newcomer:
         """A job of the same class that takes no time."""
-        return replace(self.newcomer(vc, job), predicted_s=0.0)
+        return self.newcomer(vc, job)._replace(predicted_s=0.0)
 
     def newcomer(self, vc: VcView, job: QueuedJob) -> Newcomer:
         """A waiting job as the pairing rules see it; remembered until it ``left``."""
@@ -119,9 +121,9 @@ class Binder:
         """
         candidates = self._of(vc.name, job.gpus)
         mark = 0
-        remembered = self._hopeless.get((vc.name, bucket))
-        if remembered is not None and remembered[1] == at.capacity and key >= remembered[2]:
-            mark = remembered[0]
+        last = self._hopeless.get((vc.name, bucket))
+        if last is not None and last[1] == at.capacity and key >= last[2]:
+            mark = last[0]
             if mark == candidates.mark and not fresh:
                 return None
         newcomer = self.newcomer(vc, job)
@@ -139,6 +141,13 @@ class Binder:
         # Whoever is ``taken`` will be no candidate any more; should that come to nothing, ``forget`` is called.
         self._hopeless[(vc.name, bucket)] = (candidates.mark, at.capacity, key)
         return None
+
+    def is_hopeless(self, vc: str, gpus: int, bucket: Hashable, key: float, at: Moment) -> bool:
+        """Whether ``find`` is known to find nobody: it did not the last time, and nothing has changed since."""
+        last = self._hopeless.get((vc, bucket))
+        if last is None or last[1] != at.capacity or key < last[2]:
+            return False
+        return last[0] == self._of(vc, gpus).mark
 
     def why_not(self, vc: VcView, job: QueuedJob, at: Moment) -> Reason:
         """Which rules keep the job from every candidate."""
@@ -171,15 +180,16 @@ class Binder:
 
     def slots_on(self, slots: Slots, job: QueuedJob) -> Slots:
         """The partner's GPUs, or the first of them if the job needs fewer."""
-        if job.gpus == sum(mask.bit_count() for _, mask in slots):
+        if job.gpus == gpu_count_of(slots):
             return slots
         position, mask = slots[0]
         return ((position, lowest_bits(mask, job.gpus)),)
 
     def follow(self, change: Change) -> None:
         """Take note of a job that started, changed or left; ``refresh`` then looks at it."""
-        if change.job is not None:
-            self._touched.setdefault(change.vc, {})[change.job.job_id] = change.job.gpus
+        _, vc, job, _ = change
+        if job is not None:
+            self._touched.setdefault(vc, {})[job.job_id] = job.gpus
 
     def rebuild(self, vcs: Iterable[VcView]) -> None:
         """Begin anew with the running jobs of these virtual clusters."""
@@ -215,7 +225,7 @@ class Binder:
                 residents[job_id] = resident
                 if running.is_unstable:
                     self._unstable.setdefault(name, set()).add(job_id)
-                is_whole = sum(mask.bit_count() for _, mask in running.slots) == gpus
+                is_whole = gpu_count_of(running.slots) == gpus
                 if is_whole and may_be_joined(resident, self.rules):
                     candidates.put(order, resident)
                     new.append((name, resident))
@@ -230,31 +240,35 @@ class Binder:
 
     def resident(self, vc: VcView, running: RunningJob) -> Resident:
         """A running job as the pairing rules see it."""
-        job = running.job
-        sharers = [job, *(vc.running[p].job for p in running.partners if p in vc.running)]
-        scores = [sharer.sharing_score for sharer in sharers]
-        memories = [sharer.profile.memory_peak_mib if sharer.profile else None for sharer in sharers]
-        group = vc.free.layout.groups[vc.free.layout.group_of[running.slots[0][0]]] if running.slots else None
-        gpu_memory_mib = group.memory_mib if group is not None else None
-        predicted_s = self._predicted_s(job)
-        speed = 1.0 if running.speed_frac is None else running.speed_frac
-        left_s, speed_frac = predicted_s, 0.0
-        if predicted_s is not None and self.rules.credit_done:
-            left_s, speed_frac = predicted_s - running.work_done_s(running.as_of_s), speed
+        job, rules, layout = running.job, self.rules, vc.free.layout
+        sharers = [job]
+        if running.partners:
+            sharers += [vc.running[p].job for p in running.partners if p in vc.running]
+        scores: int | None = 0
+        memory_mib: float | None = 0.0
+        for sharer in sharers:
+            profile, score = sharer.profile, sharer.sharing_score
+            its_mib = rules.memory_demand_mib(profile.memory_peak_mib) if profile is not None else None
+            scores = None if scores is None or score is None else scores + score
+            memory_mib = None if memory_mib is None or its_mib is None else memory_mib + its_mib
+        left_s, speed_frac = self._predicted_s(job), 0.0
+        if left_s is not None and rules.credit_done:
+            left_s -= running.work_done_s(running.as_of_s)
+            speed_frac = 1.0 if running.speed_frac is None else running.speed_frac
         return Resident(
-            job_id=job.job_id,
-            gpus=job.gpus,
-            user=job.user,
-            scores=None if None in scores else sum(score for score in scores if score is not None),
-            memory_mib=_sum([self.rules.memory_demand_mib(memory) for memory in memories]),
-            left_s=left_s,
-            as_of_s=running.as_of_s,
-            speed_frac=speed_frac,
+            job.job_id,
+            job.gpus,
+            job.user,
+            scores,
+            memory_mib,
+            left_s,
+            running.as_of_s,
+            speed_frac,
             is_distributed=len(running.slots) != 1,
             never_pack=job.never_pack,
             is_unstable=running.is_unstable,
             jobs_on_gpu=len(sharers),
-            gpu_memory_mib=gpu_memory_mib,
+            gpu_memory_mib=layout.groups[layout.group_of[running.slots[0][0]]].memory_mib if running.slots else None,
             node_names=running.placement.node_names,
         )
 
@@ -290,8 +304,3 @@ class Binder:
             return None
         duration_s, basis = self._estimates.duration_s(job)
         return None if basis == "fallback" else duration_s
-
-
-def _sum(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None

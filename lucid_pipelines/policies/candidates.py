@@ -16,18 +16,15 @@ class Candidates:
     ``mark`` and ``since`` tell what is new, so that who found no partner before only looks at those.
     """
 
-    __slots__ = ("_by_id", "_forgotten", "_log", "_sorted")
+    __slots__ = ("_by_id", "_forgotten", "_log", "_sorted", "mark")
 
     def __init__(self) -> None:
         self._sorted: list[tuple[int, str]] = []
         self._by_id: dict[str, tuple[int, Resident]] = {}
         self._log: list[str] = []
         self._forgotten = 0
-
-    @property
-    def mark(self) -> int:
+        self.mark = 0
         """The present moment, for ``since``."""
-        return self._forgotten + len(self._log)
 
     def put(self, order: int, resident: Resident) -> None:
         """Add a resident, or replace what is known of it."""
@@ -36,6 +33,7 @@ class Candidates:
             insort(self._sorted, (order, job_id))
         self._by_id[job_id] = (order, resident)
         self._log.append(job_id)
+        self.mark += 1
         if len(self._log) > 2 * _LOG_KEPT:
             del self._log[:_LOG_KEPT]
             self._forgotten += _LOG_KEPT
@@ -50,6 +48,9 @@ class Candidates:
         skip = mark - self._forgotten
         if skip <= 0:
             return (self._by_id[job_id][1] for _, job_id in self._sorted)
-        new = {job_id for job_id in self._log[skip:] if job_id in self._by_id}
-        entries = sorted((self._by_id[job_id] for job_id in new), key=lambda entry: entry[0])
-        return (resident for _, resident in entries)
+        by_id = self._by_id
+        new = self._log[skip:]
+        entries = [by_id[job_id] for job_id in (new if len(new) == 1 else set(new)) if job_id in by_id]
+        if len(entries) > 1:
+            entries.sort()
+        return iter([resident for _, resident in entries])

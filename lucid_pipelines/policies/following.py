@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable
 
-from lucid_pipelines.domain.view import Change, ChangeKind, ClusterView, QueuedJob
+from lucid_pipelines.domain.view import QUEUED, STARTED, WITHDRAWN, Change, ClusterView, QueuedJob
 from lucid_pipelines.policies.ordered_queue import Key, OrderedQueue
 
 
@@ -35,6 +35,8 @@ class Queues:
         self._other_change = other_change
         self._rebuilt = rebuilt
         self._queues: dict[str, OrderedQueue] = {}
+        self.busy: dict[str, None] = {}
+        """Virtual clusters in which jobs wait, as of the last view; in the order in which they became busy."""
         self._state_id: object = None
         self._revision = 0
         self._decided: dict[str, int | None] = {}
@@ -45,35 +47,29 @@ class Queues:
         changes = None if view.state_id is not self._state_id else view.changes_since(self._revision)
         self._revision = view.revision
         if changes is None:
-            self._state_id = view.state_id
-            self._queues, self._decided, self._dirty = {}, {}, {}
-            if self._rebuilt is not None:
-                self._rebuilt(view)
-            for vc in view.vcs.values():
-                for job in vc.queued.values():
-                    self._enter(job)
+            self._begin_anew(view)
             return view.vcs
         decided, self._decided = self._decided, {}
         dirty: dict[str, bool] = {}
         for change in changes:
-            kind = change.kind
-            if kind is ChangeKind.QUEUED:
-                self._enter(change.job)  # pyright: ignore[reportArgumentType]  (never None for this kind)
-                dirty.setdefault(change.vc, False)
+            kind, vc, job, _ = change
+            if kind is QUEUED and job is not None:
+                self._enter(job)
+                if vc not in dirty:
+                    dirty[vc] = False
                 continue
-            if kind is ChangeKind.STARTED:
-                self._leave(change)
+            if kind is STARTED and job is not None:
+                self._leave(vc, job, True)
                 if self._other_change is not None:
                     self._other_change(change)
-                expected = decided.get(change.vc)
-                if expected:
-                    decided[change.vc] = expected - 1
+                if decided.get(vc):
+                    decided[vc] -= 1  # pyright: ignore[reportOptionalOperand]  (looked at above)
                 continue
-            if kind is ChangeKind.WITHDRAWN:
-                self._leave(change)
+            if kind is WITHDRAWN and job is not None:
+                self._leave(vc, job, False)
             elif self._other_change is not None:
                 self._other_change(change)
-            dirty[change.vc] = True
+            dirty[vc] = True
         for vc, expected in decided.items():
             if expected != 0:
                 dirty[vc] = True
@@ -104,16 +100,31 @@ class Queues:
         """
         self._decided[vc] = starts
 
+    def _begin_anew(self, view: ClusterView) -> None:
+        self._state_id = view.state_id
+        self._queues, self._decided, self._dirty = {}, {}, {}
+        self.busy = {}
+        if self._rebuilt is not None:
+            self._rebuilt(view)
+        for vc in view.vcs.values():
+            for job in vc.queued.values():
+                self._enter(job)
+
     def _enter(self, job: QueuedJob) -> None:
         key = self._key(job)
         if key is None:
             return
-        self.of(job.vc).add(job.job_id, key, job.sequence, self._bucket(job))
+        queue = self._queues.get(job.vc)
+        if queue is None:
+            queue = self.of(job.vc)
+        queue.add(job.job_id, key, job.sequence, self._bucket(job))
+        self.busy[job.vc] = None
         if self._entered is not None:
             self._entered(job, key)
 
-    def _leave(self, change: Change) -> None:
-        if change.job is not None:
-            self.of(change.vc).discard(change.job.job_id)
-            if self._left is not None:
-                self._left(change.job, change.kind is ChangeKind.STARTED)
+    def _leave(self, vc: str, job: QueuedJob, started: bool) -> None:
+        queue = self._queues.get(vc)
+        if queue is not None and queue.discard(job.job_id) and not queue.buckets:
+            del self.busy[vc]
+        if self._left is not None:
+            self._left(job, started)

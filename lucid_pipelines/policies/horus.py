@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from lucid_pipelines.domain.decision import Pack, Reason
 from lucid_pipelines.domain.errors import InputError
-from lucid_pipelines.domain.free_gpus import Slots
+from lucid_pipelines.domain.free_gpus import Slots, gpu_count_of
 from lucid_pipelines.domain.job import Profile
 from lucid_pipelines.domain.view import QueuedJob, RunningJob
-from lucid_pipelines.placement import find_place, has_place
+from lucid_pipelines.placement import has_place
 from lucid_pipelines.policies.fifo import Fifo
 from lucid_pipelines.policies.queue_policy import Bypass, Pass
 
@@ -83,13 +83,13 @@ class Horus(Fifo):
             if entry[2] in this.started:
                 walk.advance()
                 continue
-            slots = find_place(this.free, job)
+            slots = this.find_place(job)
             if slots is not None:
                 self.start(this, job, slots)
                 load = self._loads[job.job_id] = _Load(0.0, 0.0, 0, slots)
                 load.add(job.profile)
             elif not self._pack(this, job):
-                if self.bypass.backfill or not has_place(this.free, job):
+                if self.bypass.backfill or not has_place(this.vc.free, job):
                     walk.advance()
                     continue
                 if self.blocks(this, job):
@@ -113,7 +113,7 @@ class Horus(Fifo):
         if this.view.explain:
             facts = {"partner_job_id": partner_id, "cost": cost, "util_frac": load.util_frac}
             reasons = (*self.reasons(this, job), Reason("least_cost", facts))
-        this.decisions.append(Pack(job.job_id, partner_id, this.free.layout.placement(load.slots), reasons))
+        this.decisions.append(Pack(job.job_id, partner_id, this.vc.free.layout.placement(load.slots), reasons))
         load.add(job.profile)
         this.note_start(job)
         return True
@@ -129,7 +129,7 @@ class Horus(Fifo):
             for job_id, load in self._loads.items()
             if len(load.slots) == 1
             and layout.names[load.slots[0][0]] not in job.avoid_nodes
-            and sum(mask.bit_count() for _, mask in load.slots) == job.gpus
+            and gpu_count_of(load.slots) == job.gpus
             and (job.gpu_type is None or layout.groups[layout.group_of[load.slots[0][0]]].gpu_type == job.gpu_type)
         ]
 

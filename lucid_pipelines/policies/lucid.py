@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from lucid_pipelines.domain.decision import Decision, LendNodes, Pack, Reason, Stop, StopCause
 from lucid_pipelines.domain.free_gpus import Slots
@@ -27,7 +28,6 @@ from lucid_pipelines.placement import (
     SharingMode,
     choose_mode,
     demand_of,
-    find_place,
     may_be_joined,
     next_mode_s,
     pair_reasons,
@@ -40,6 +40,10 @@ from lucid_pipelines.policies.pair_queue import PairQueue
 from lucid_pipelines.policies.profiler import Profiler
 from lucid_pipelines.policies.profiling_rules import ProfilingRules
 from lucid_pipelines.policies.queue_policy import Bypass, Pass, QueuePolicy
+
+ShareBucket = tuple[int, *tuple[Hashable, ...]]
+"""A job's demand and, last, its pack class (``None`` = it never shares); under ``share_first``."""
+_OFF = SharingMode.OFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,8 @@ class Lucid(QueuePolicy):
         self._estimates = Estimates(estimator, fallback_duration_s, self.fallbacks)
         self._binder = Binder(pairing, self._estimates if order.use_estimates else None, self.fallbacks)
         self._profiler = Profiler(profiling, bypass) if profiling.profiler_vc is not None else None
-        self._sharing = _Sharing(Moment.of(0.0, SharingMode.OFF, pairing))
+        self._at = Moment.of(0.0, SharingMode.OFF, pairing)
+        self._sharing = _Sharing()
         self._mode_reason = Reason("sharing_mode", {"mode": SharingMode.OFF.value})
         self._vcs: Mapping[str, VcView] = {}
         self._pair_queues: dict[str, PairQueue] = {}
@@ -104,10 +109,9 @@ class Lucid(QueuePolicy):
     def takes_part(self, vc: VcView) -> bool:
         return vc.name != self._profiling_vc
 
-    def accepts(self, job: QueuedJob) -> bool:
-        return job.vc != self._profiling_vc
-
-    def key(self, job: QueuedJob) -> Key:
+    def key(self, job: QueuedJob) -> Key | None:
+        if job.vc == self._profiling_vc:
+            return None
         if not self._order.use_estimates:
             return (job.gpus,)
         return (self._estimates.duration_s(job)[0] * job.gpus, job.gpus)
@@ -150,7 +154,7 @@ class Lucid(QueuePolicy):
             queue.wake()
 
     def other_change(self, change: Change) -> None:
-        if change.vc != self._profiling_vc:
+        if change[1] != self._profiling_vc:
             self._binder.follow(change)
 
     def rebuilt(self, view: ClusterView) -> None:
@@ -176,15 +180,15 @@ class Lucid(QueuePolicy):
         return [] if self._profiler is None else self._profiler.lending(view)
 
     def next_pass_s(self, view: ClusterView) -> float | None:
+        if self._again:
+            return view.now_s
         due = [super().next_pass_s(view)]
         if self._profiler is not None:
             due.append(self._profiler.next_pass_s(view))
-        if self._again:
-            due.append(view.now_s)
-        shares_less = self.packs and self._sharing.at.mode is not SharingMode.DEFAULT
-        if shares_less and any(vc.queued for vc in view.vcs.values()):
+        shares_less = self.packs and self._at.mode is not SharingMode.DEFAULT
+        if shares_less and any([vc.queued for vc in view.vcs.values()]):
             due.append(self._mode_until_s)
-        return min((time_s for time_s in due if time_s is not None), default=None)
+        return min([time_s for time_s in due if time_s is not None], default=None)
 
     def look_at(self, view: ClusterView) -> Collection[str]:
         self._vcs = view.vcs
@@ -210,22 +214,22 @@ class Lucid(QueuePolicy):
         self._packed = []
 
     def _may_join(self, job: Newcomer, resident: Resident) -> bool:
-        return self._binder.is_open(job, resident, self._sharing.at)
+        return self._binder.is_open(job, resident, self._at)
 
     def _choose_mode(self, view: ClusterView) -> bool:
         """Look at the forecast again if it may say something else; returns whether the mode changed."""
         if "forecast" in self._mode_reason.facts:
             self.fallbacks["no_forecast"] += 1
-        if not view.now_s < self._mode_from_s and view.now_s < self._mode_until_s and view.forecast is self._forecast:
-            if view.now_s != self._sharing.at.now_s:
-                self._sharing = _Sharing(Moment.of(view.now_s, self._sharing.at.mode, self._pairing))
+        if self._mode_from_s <= view.now_s < self._mode_until_s and view.forecast is self._forecast:
+            if view.now_s != self._at.now_s:
+                self._at = Moment(view.now_s, self._at.mode, self._at.capacity)
             return False
         mode, self._mode_reason = choose_mode(view.forecast, view.now_s, self._modes)
         until_s = next_mode_s(view.forecast, view.now_s, self._modes)
         self._forecast, self._mode_from_s = view.forecast, view.now_s
         self._mode_until_s = until_s if until_s is not None else math.inf
-        has_changed = mode is not self._sharing.at.mode
-        self._sharing = _Sharing(Moment.of(view.now_s, mode, self._pairing))
+        has_changed = mode is not self._at.mode
+        self._at = Moment.of(view.now_s, mode, self._pairing)
         return has_changed
 
     def acts_without_queue(self, vc: VcView) -> bool:
@@ -233,13 +237,13 @@ class Lucid(QueuePolicy):
 
     def decide_vc(self, this: Pass) -> None:
         if self.packs:
-            self._sharing = _Sharing(self._sharing.at)
+            self._sharing = _Sharing()
             if self.acts_without_queue(this.vc):
                 self._split(this)
         super().decide_vc(this)
 
     def walk(self, this: Pass) -> bool:
-        if not self.packs or self._sharing.at.mode is SharingMode.OFF:
+        if not self.packs or self._at.mode is _OFF:
             return super().walk(this)
         if self._order.share_first:
             return self._walk_sharing(this)
@@ -253,7 +257,7 @@ class Lucid(QueuePolicy):
         given = self.reasons(this, job)
         if not self.packs or this.view.focus not in (None, job.job_id):
             return given
-        at = self._sharing.at
+        at = self._at
         found = (*given, self._binder.why_not(this.vc, job, at))
         return found if this.view.focus is None else (*found, *self._binder.verdict(this.vc, job, at))
 
@@ -266,7 +270,7 @@ class Lucid(QueuePolicy):
                 walk.advance()
                 continue
             job = this.vc.queued[entry[2]]
-            slots = find_place(this.free, job)
+            slots = this.find_place(job)
             if slots is None:
                 walk.drop_bucket()
                 continue
@@ -299,56 +303,78 @@ class Lucid(QueuePolicy):
 
     def _walk_sharing(self, this: Pass) -> bool:
         """Algorithm 2 to the letter: for each job in order a partner, else free GPUs; nobody blocks."""
-        walk = this.queue.walk()
-        full: set[tuple[Hashable, ...]] = set()
+        full, asleep = self._find_asleep(this)
+        if len(asleep) == len(this.queue.buckets):
+            return False
+        walk = this.queue.walk(leave_out=asleep)
         while (top := walk.peek()) is not None:
             entry, bucket = top
             if entry[2] in this.started:
                 walk.advance()
                 continue
+            *demand, pack_class = cast("ShareBucket", bucket)
             job = this.vc.queued[entry[2]]
-            demand = demand_of(job)
-            may_share = self._binder.pack_class(job) is not None
-            if not (may_share and self._pack(this, job, bucket, entry[0][0])):
-                slots = None if demand in full else find_place(this.free, job)
+            if not (pack_class is not None and self._pack(this, job, bucket, entry[0][0])):
+                slots = None if tuple(demand) in full else this.find_place(job)
                 if slots is None:
-                    full.add(demand)
+                    full.add(tuple(demand))
                     walk.drop_bucket()
                     continue
-                self._start_fresh(this, job, slots)
+                if self._start_fresh(this, job, slots):
+                    woken = [b for b in asleep if not self._pairing.same_gpus or b[0] == job.gpus]
+                    asleep.difference_update(woken)
+                    walk.add_behind(this.queue, woken)
             walk.advance()
             if self.bypass.max_overtakes is not None and self.due(this):
                 return True
         return False
 
-    def _start_fresh(self, this: Pass, job: QueuedJob, slots: Slots) -> None:
-        """Start a job whose GPUs may be shared by those behind it in this pass."""
+    def _find_asleep(self, this: Pass) -> tuple[set[tuple[Hashable, ...]], set[ShareBucket]]:
+        """Demands for which nothing is free, and buckets of such a demand that will find no partner either, unless
+        somebody joins them in this pass."""
+        full: set[tuple[Hashable, ...]] = set()
+        placeable: set[tuple[Hashable, ...]] = set()
+        asleep: set[ShareBucket] = set()
+        for some, entries in this.queue.buckets.items():
+            bucket = cast("ShareBucket", some)
+            key, _, job_id = entries[0]
+            demand = bucket[:-1]
+            if demand not in full and demand not in placeable:
+                (placeable if this.find_place(this.vc.queued[job_id]) is not None else full).add(demand)
+            if demand in full and (
+                bucket[-1] is None or self._binder.is_hopeless(this.vc.name, bucket[0], bucket, key[0], self._at)
+            ):
+                asleep.add(bucket)
+        return full, asleep
+
+    def _start_fresh(self, this: Pass, job: QueuedJob, slots: Slots) -> bool:
+        """Start a job; returns whether those behind it in this pass may share its GPUs."""
         self.start(this, job, slots)
         now_s = this.view.now_s
-        running = RunningJob(job, this.free.layout.placement(slots), slots, now_s, now_s)
+        running = RunningJob(job, this.vc.free.layout.placement(slots), slots, now_s, now_s)
         resident = self._binder.resident(this.vc, running)
-        if may_be_joined(resident, self._pairing):
+        can_be_joined = may_be_joined(resident, self._pairing)
+        if can_be_joined:
             self._sharing.add(resident, slots)
         self._again = self._again or self._looks_twice
+        return can_be_joined
 
     def _pack(self, this: Pass, job: QueuedJob, bucket: object, key: float) -> bool:
         sharing = self._sharing
-        partner = self._binder.find(
-            this.vc, job, bucket, key, sharing.at, sharing.fresh.get(job.gpus, ()), sharing.taken
-        )
+        partner = self._binder.find(this.vc, job, bucket, key, self._at, sharing.fresh.get(job.gpus, ()), sharing.taken)
         if partner is None:
             return False
         slots = sharing.slots.get(partner.job_id)
         if slots is None:
             slots = this.vc.running[partner.job_id].slots
         slots = self._binder.slots_on(slots, job)
-        placement = this.free.layout.placement(slots)
+        placement = this.vc.free.layout.placement(slots)
         reasons: tuple[Reason, ...] = ()
         if this.view.explain:
             newcomer = self._binder.newcomer(this.vc, job)
             reasons = (
                 *super().reasons(this, job),
-                *pair_reasons(newcomer, partner, self._pairing, sharing.at),
+                *pair_reasons(newcomer, partner, self._pairing, self._at),
             )
         this.decisions.append(Pack(job.job_id, partner.job_id, placement, reasons))
         this.note_start(job)
@@ -383,10 +409,9 @@ class Lucid(QueuePolicy):
 class _Sharing:
     """What one pass over one virtual cluster knows of sharing."""
 
-    __slots__ = ("at", "fresh", "slots", "taken")
+    __slots__ = ("fresh", "slots", "taken")
 
-    def __init__(self, at: Moment) -> None:
-        self.at = at
+    def __init__(self) -> None:
         self.fresh: dict[int, list[Resident]] = {}
         self.slots: dict[str, Slots] = {}
         self.taken: set[str] = set()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterator
+from collections.abc import Container, Hashable, Iterable, Iterator
+from itertools import chain
 
 Key = tuple[float, ...]
 Entry = tuple[Key, int, str]
@@ -39,15 +40,17 @@ class OrderedQueue:
         else:
             insort(entries, entry)
 
-    def discard(self, job_id: str) -> None:
+    def discard(self, job_id: str) -> bool:
+        """Take a job out; returns whether it was in."""
         found = self._entries.pop(job_id, None)
         if found is None:
-            return
+            return False
         bucket, entry = found
         entries = self.buckets[bucket]
         del entries[bisect_left(entries, entry)]
         if not entries:
             del self.buckets[bucket]
+        return True
 
     def bucket(self, job_id: str) -> Hashable | None:
         """Where the job is; ``None`` when it is not in the queue."""
@@ -69,11 +72,13 @@ class OrderedQueue:
         """The entry that comes before all others."""
         return min([entries[0] for entries in self.buckets.values()], default=None)
 
-    def walk(self) -> Walk:
-        return Walk(self.buckets)
+    def walk(self, leave_out: Container[Hashable] = ()) -> Walk:
+        """A walk over the queue, but for the buckets to ``leave_out``."""
+        return Walk(self.buckets, leave_out)
 
     def __iter__(self) -> Iterator[str]:
-        return (entry[2] for entry in heapq.merge(*self.buckets.values()))
+        buckets = self.buckets.values()
+        return (entry[2] for entry in (heapq.merge(*buckets) if len(buckets) > 1 else chain(*buckets)))
 
 
 class Walk:
@@ -84,11 +89,12 @@ class Walk:
 
     __slots__ = ("_heap",)
 
-    def __init__(self, buckets: dict[Hashable, list[Entry]]) -> None:
+    def __init__(self, buckets: dict[Hashable, list[Entry]], leave_out: Container[Hashable] = ()) -> None:
         self._heap: list[tuple[Entry, int, list[Entry], Hashable]] = [
-            (entries[0], 0, entries, bucket) for bucket, entries in buckets.items()
+            (entries[0], 0, entries, bucket) for bucket, entries in buckets.items() if bucket not in leave_out
         ]
-        heapq.heapify(self._heap)
+        if len(self._heap) > 1:
+            heapq.heapify(self._heap)
 
     def peek(self) -> tuple[Entry, Hashable] | None:
         """The next entry and its bucket; ``None`` at the end."""
@@ -104,6 +110,14 @@ class Walk:
             heapq.heapreplace(self._heap, (entries[index + 1], index + 1, entries, bucket))
         else:
             heapq.heappop(self._heap)
+
+    def add_behind(self, queue: OrderedQueue, buckets: Iterable[Hashable]) -> None:
+        """Add buckets that were left out, if their first entry comes behind the one that ``peek`` shows."""
+        here = self._heap[0][0]
+        for bucket in buckets:
+            entries = queue.buckets[bucket]
+            if entries[0] > here:
+                heapq.heappush(self._heap, (entries[0], 0, entries, bucket))
 
     def drop_bucket(self) -> None:
         """Leave out the rest of the bucket of the entry that ``peek`` shows."""

@@ -7,14 +7,15 @@ placement; one that cannot be placed keeps its share of the quota and waits.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 from lucid_pipelines.domain.decision import Decision, Hold, HoldCause, Reason, Start, Stop, StopCause
 from lucid_pipelines.domain.free_gpus import FreeGpus
-from lucid_pipelines.domain.view import Change, ChangeKind, ClusterView, QueuedJob, RunningJob, VcView
+from lucid_pipelines.domain.view import RELEASED, STARTED, Change, ClusterView, QueuedJob, RunningJob, VcView
 from lucid_pipelines.placement import avoid_reason, can_ever_fit, find_place, gives_way, has_place
 from lucid_pipelines.policies.following import Queues
-from lucid_pipelines.policies.ordered_queue import Key
+from lucid_pipelines.policies.ordered_queue import Key, OrderedQueue
 from lucid_pipelines.policies.profiling_rules import ProfilingRules
 from lucid_pipelines.policies.running_order import RunningOrder
 
@@ -39,7 +40,7 @@ class PreemptivePolicy:
     def __init__(self, name: str) -> None:
         self.name = name
         self.fallbacks: Counter[str] = Counter()
-        self._queues = Queues(self.waiting_key, lambda job: job.gpus, self._changed, self._rebuilt)
+        self.queues = Queues(self.waiting_key, _gpus_of, self._changed, self._rebuilt)
         self._running: dict[str, RunningOrder] = {}
         self._entered = 0
         self._pending: dict[str, float] = {}
@@ -61,29 +62,32 @@ class PreemptivePolicy:
         """Where the job stands in the order, with the numbers."""
         raise NotImplementedError
 
-    def is_due(self, noted_s: float, now_s: float) -> bool:
-        """Whether a change that was noted at ``noted_s`` is acted on at ``now_s``."""
-        return True
+    def acts_on_before_s(self, now_s: float) -> float:
+        """Changes that were noted before this are acted on at ``now_s``."""
+        return math.inf
 
     def reorder(self, view: ClusterView) -> None:
         """Bring the order of running jobs up to date with the time."""
 
     def decide(self, view: ClusterView) -> list[Decision]:
         now_s = view.now_s
-        for name in self._queues.follow(view):
-            self._pending.setdefault(name, now_s)
+        pending = self._pending
+        for name in self.queues.follow(view):
+            pending.setdefault(name, now_s)
         self.reorder(view)
         self._has_stopped = False
         decisions: list[Decision] = []
-        for name, noted_s in list(self._pending.items()):
-            if not self.is_due(noted_s, now_s):
-                continue
-            del self._pending[name]
+        before_s = self.acts_on_before_s(now_s)
+        for name in [name for name, noted_s in pending.items() if noted_s < before_s]:
+            del pending[name]
             vc = view.vcs.get(name)
+            if vc is None or not vc.queued:
+                continue
             before = len(decisions)
-            if vc is not None and vc.queued and self._decide_vc(view, vc, decisions):
-                are_starts = all(type(decision) is Start for decision in decisions[before:])
-                self._queues.decided(name, len(decisions) - before if are_starts else None)
+            stopped_count = self._decide_vc(view, vc, decisions)
+            count = len(decisions) - before
+            if count:
+                self.queues.decided(name, None if stopped_count else count)
         if view.holds:
             self._explain(view, decisions)
         return decisions
@@ -93,7 +97,9 @@ class PreemptivePolicy:
 
     def has_pending(self, view: ClusterView) -> bool:
         """Whether a job waits in a virtual cluster in which something may change in the next round."""
-        return self._has_stopped or any(view.vcs[name].queued for name in self._pending if name in view.vcs)
+        if self._has_stopped or not self._pending:
+            return self._has_stopped
+        return any(view.vcs[name].queued for name in self._pending if name in view.vcs)
 
     def mark(self, vc: str, noted_s: float) -> None:
         """Look at a virtual cluster although nothing entered or left it."""
@@ -102,7 +108,7 @@ class PreemptivePolicy:
     def forget(self) -> None:
         """Drop what was noted of running jobs: the state behind the view is another one."""
 
-    def entered_running(self, running: RunningJob) -> None:
+    def entered_running(self, running: RunningJob, key: Key) -> None:
         """Told of every job that has begun to run."""
 
     def rekey(self, running: RunningJob, now_s: float) -> bool:
@@ -110,60 +116,62 @@ class PreemptivePolicy:
         key = self.running_key(running, now_s)
         return key is not None and self._running_named(running.job.vc).rekey(running.job.job_id, key)
 
-    def _decide_vc(self, view: ClusterView, vc: VcView, decisions: list[Decision]) -> bool:
+    def _decide_vc(self, view: ClusterView, vc: VcView, decisions: list[Decision]) -> int:
+        """Add the decisions for one virtual cluster; returns how many jobs they stop."""
         running = self._running_named(vc.name)
-        if not self._can_select(vc, running, view.now_s):
-            return False
-        starts, stopped_ids = self._select(vc, running, view.now_s)
+        queue = self.queues.of(vc.name)
+        quota = vc.free.layout.gpus
+        stopped_ids: list[str] = []
+        if running.gpus + sum([demand * len(entries) for demand, entries in queue.buckets.items()]) <= quota:
+            starts = [vc.queued[job_id] for job_id in queue]  # all fit, so nobody has to stop
+        else:
+            shift = self.shift(view.now_s)
+            if not self._can_select(queue, running, quota, shift):
+                return 0
+            starts, stopped_ids = self._select(vc, queue, running, shift)
         if not starts:
-            return False
-        free = vc.free.copy()
+            return 0
+        # A single start takes GPUs that nobody behind it asks for.
+        free = vc.free.copy() if stopped_ids or len(starts) > 1 else vc.free
         for job_id in stopped_ids:
             stopped = vc.running[job_id]
             free.release(stopped.slots)
             reasons = (self.reason(view, stopped.job, stopped),) if view.explain else ()
             decisions.append(Stop(job_id, StopCause.PREEMPTED, requeue=True, reasons=reasons))
-        started = self._start(view, free, starts, decisions)
+        self._start(view, vc, free, starts, decisions)
         self._has_stopped = self._has_stopped or bool(stopped_ids)
-        return bool(stopped_ids) or started
+        return len(stopped_ids)
 
-    def _limit(self, waiting_key: Key, now_s: float) -> Key:
-        """The key of a running job that stands level with a waiting one."""
-        return (waiting_key[0] + self.shift(now_s), *waiting_key[1:])
-
-    def _can_select(self, vc: VcView, running: RunningOrder, now_s: float) -> bool:
+    def _can_select(self, queue: OrderedQueue, running: RunningOrder, quota: int, shift: float) -> bool:
         """Whether any waiting job would be selected; spares the merge in most passes.
 
         Running jobs before the first selected waiting one all keep their GPUs. So a waiting job can be the
         first only if its demand fits beside the running jobs before it, and in each bucket the first entry
         has the fewest of those.
         """
-        gpus = vc.free.layout.gpus
-        for demand, entries in self._queues.of(vc.name).buckets.items():
-            limit = self._limit(entries[0][0], now_s)
-            before = running.gpus_before(running.index(limit, after_equals=self.running_first_on_ties))
-            if isinstance(demand, int) and before + demand <= gpus:
+        sums = running.sums()
+        for demand, entries in queue.buckets.items():
+            before = sums[running.index(_shifted(entries[0][0], shift), after_equals=self.running_first_on_ties)]
+            if before + demand <= quota:
                 return True
         return False
 
-    def _select(self, vc: VcView, running: RunningOrder, now_s: float) -> tuple[list[QueuedJob], list[str]]:
+    def _select(
+        self, vc: VcView, queue: OrderedQueue, running: RunningOrder, shift: float
+    ) -> tuple[list[QueuedJob], list[str]]:
         """Waiting jobs that should run and running jobs that should not, each in order."""
         quota = vc.free.layout.gpus
-        entries = running.entries
         index = 0
         starts: list[QueuedJob] = []
         stopped: list[str] = []
-        walk = self._queues.of(vc.name).walk()
+        walk = queue.walk()
         while quota > 0 and (top := walk.peek()) is not None:
             (key, _, job_id), demand = top
-            until = running.index(self._limit(key, now_s), after_equals=self.running_first_on_ties)
-            for _, _, running_id, gpus in entries[index:until]:
-                if gpus <= quota:
-                    quota -= gpus
-                else:
-                    stopped.append(running_id)
-            index = max(index, until)
-            if not isinstance(demand, int) or demand > quota:
+            until = running.index(_shifted(key, shift), after_equals=self.running_first_on_ties)
+            if until > index:
+                quota = _keep(running, index, until, quota, stopped)
+                index = until
+            if demand > quota:
                 walk.drop_bucket()
                 continue
             job = vc.queued[job_id]
@@ -171,15 +179,12 @@ class PreemptivePolicy:
                 quota -= demand
                 starts.append(job)
             walk.advance()
-        for _, _, running_id, gpus in entries[index:]:
-            if gpus <= quota:
-                quota -= gpus
-            else:
-                stopped.append(running_id)
+        _keep(running, index, len(running.entries), quota, stopped)
         return starts, stopped
 
-    def _start(self, view: ClusterView, free: FreeGpus, starts: list[QueuedJob], decisions: list[Decision]) -> bool:
-        started = False
+    def _start(
+        self, view: ClusterView, vc: VcView, free: FreeGpus, starts: list[QueuedJob], decisions: list[Decision]
+    ) -> None:
         for job in starts:
             slots = find_place(free, job)
             if slots is None:
@@ -192,15 +197,14 @@ class PreemptivePolicy:
                 avoid = (avoid_reason(free, job),) if job.avoid_nodes else ()
                 reasons = (self.reason(view, job, None), *avoid, Reason("consolidated_placement", facts))
             decisions.append(Start(job.job_id, free.layout.placement(slots), reasons))
-            free.take(slots)
-            started = True
-        return started
+            if free is not vc.free:
+                free.take(slots)
 
     def _explain(self, view: ClusterView, decisions: list[Decision]) -> None:
         started = {d.job_id for d in decisions if isinstance(d, Start)}
         for vc in view.vcs.values():
             free_gpus = vc.free.free_gpus
-            queue = self._queues.of(vc.name)
+            queue = self.queues.of(vc.name)
             cause = HoldCause.NEXT_ROUND if vc.name in self._pending else HoldCause.PREEMPTED_BY_ORDER
             waiting = [job_id for job_id in queue if job_id not in started]
             waiting += [job_id for job_id in vc.queued if job_id not in queue]
@@ -217,13 +221,11 @@ class PreemptivePolicy:
                 decisions.append(Hold(job_id, its, job.gpus, free_gpus, ahead, None, reasons))
 
     def _changed(self, change: Change) -> None:
-        job = change.job
-        if job is None:
-            return
-        if change.kind is ChangeKind.STARTED and change.running is not None:
-            self._run(change.running)
-        elif change.kind is ChangeKind.RELEASED:
-            self._running_named(change.vc).discard(job.job_id)
+        kind, vc, job, running = change
+        if kind is STARTED and running is not None:
+            self._run(running)
+        elif kind is RELEASED and job is not None:
+            self._running_named(vc).discard(job.job_id)
 
     def _rebuilt(self, view: ClusterView) -> None:
         self._running = {}
@@ -239,10 +241,33 @@ class PreemptivePolicy:
         self._entered += 1
         job = running.job
         self._running_named(job.vc).add(job.job_id, key, self._entered, job.gpus)
-        self.entered_running(running)
+        self.entered_running(running, key)
 
     def _running_named(self, vc: str) -> RunningOrder:
         order = self._running.get(vc)
         if order is None:
             order = self._running[vc] = RunningOrder()
         return order
+
+
+def _gpus_of(job: QueuedJob) -> int:
+    return job.gpus
+
+
+def _shifted(waiting_key: Key, shift: float) -> Key:
+    """The key of a running job that stands level with a waiting one."""
+    return (waiting_key[0] + shift, *waiting_key[1:]) if shift else waiting_key
+
+
+def _keep(running: RunningOrder, begin: int, end: int, quota: int, stopped: list[str]) -> int:
+    """Let the jobs from ``begin`` to ``end`` keep their GPUs as far as the quota goes; returns what is left of it."""
+    sums = running.sums()
+    needed = sums[end] - sums[begin]
+    if needed <= quota:
+        return quota - needed
+    for _, _, job_id, gpus in running.entries[begin:end]:
+        if gpus <= quota:
+            quota -= gpus
+        else:
+            stopped.append(job_id)
+    return quota

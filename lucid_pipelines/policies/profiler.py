@@ -30,10 +30,9 @@ class Profiler(QueuePolicy):
     def acts_without_queue(self, vc: VcView) -> bool:
         return bool(vc.running)
 
-    def accepts(self, job: QueuedJob) -> bool:
-        return job.vc == self.rules.profiler_vc
-
-    def key(self, job: QueuedJob) -> Key:
+    def key(self, job: QueuedJob) -> Key | None:
+        if job.vc != self.rules.profiler_vc:
+            return None
         return (job.gpus if self.rules.space_aware else 0,)
 
     def key_reason(self, job: QueuedJob, key: Key) -> Reason:
@@ -82,7 +81,7 @@ class Profiler(QueuePolicy):
                 "waiting": len(this.vc.queued),
             }
             reasons = (*self.reasons(this, job), Reason("profile", facts))
-        placement = this.free.layout.placement(slots)
+        placement = this.vc.free.layout.placement(slots)
         this.decisions.append(Start(job.job_id, placement, reasons, Stage.PROFILE))
         this.take(job, slots)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from bisect import insort
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from lucid_pipelines.domain.arrivals import Arrival
 from lucid_pipelines.domain.decision import Decision, Hold, HoldCause, Reason, Start
 from lucid_pipelines.domain.errors import InputError
-from lucid_pipelines.domain.free_gpus import FreeGpus, Slots
+from lucid_pipelines.domain.free_gpus import FreeGpus, Slots, gpu_count_of
 from lucid_pipelines.domain.view import Change, ClusterView, QueuedJob, VcView
 from lucid_pipelines.placement import avoid_reason, demand_of, find_place, gives_way, has_place
 from lucid_pipelines.policies.following import Queues
@@ -45,34 +45,64 @@ class Bypass:
         return self.max_overtakes is not None or self.max_wait_s is not None
 
 
-@dataclass(slots=True)
 class Pass:
-    """One pass over one virtual cluster: what it decided so far and the GPUs that are left."""
+    """One pass over one virtual cluster: what it decided so far and the GPUs that are left.
 
-    view: ClusterView
-    vc: VcView
-    queue: OrderedQueue
-    free: FreeGpus
-    decisions: list[Decision]
-    started: set[str] = field(default_factory=set)
-    arrivals: list[Arrival] = field(default_factory=list)
-    blocker: tuple[str, HoldCause] | None = None
+    Attributes:
+        free_gpus: how many GPUs are left.
+        arrivals: of the jobs that it started, ascending; only kept where jobs age.
+    """
+
+    __slots__ = ("_free", "_taken", "arrivals", "blocker", "decisions", "free_gpus", "queue", "started", "vc", "view")
+
+    def __init__(
+        self, view: ClusterView, vc: VcView, queue: OrderedQueue, decisions: list[Decision], *, ages: bool
+    ) -> None:
+        self.view = view
+        self.vc = vc
+        self.queue = queue
+        self.decisions = decisions
+        self.started: set[str] = set()
+        self.arrivals: list[Arrival] | None = [] if ages else None
+        self.blocker: tuple[str, HoldCause] | None = None
+        self.free_gpus = vc.free.free_gpus
+        self._free = vc.free
+        self._taken: list[Slots] = []
+
+    @property
+    def free(self) -> FreeGpus:
+        """The GPUs that are left. Most passes start one job and never ask again, so they need no copy."""
+        if self._taken:
+            free = self._own()
+            for slots in self._taken:
+                free.take(slots)
+            self._taken.clear()
+        return self._free
+
+    def find_place(self, job: QueuedJob) -> Slots | None:
+        """GPUs for a job among those that are left."""
+        return None if job.gpus > self.free_gpus else find_place(self.free, job)
 
     def take(self, job: QueuedJob, slots: Slots) -> None:
-        if self.free is self.vc.free:
-            self.free = self.free.copy()
-        self.free.take(slots)
+        """Note that a job starts on GPUs that were left."""
+        self._taken.append(slots)
+        self.free_gpus -= job.gpus
         self.note_start(job)
 
     def give_back(self, slots: Slots) -> None:
         """GPUs that a stop of this pass frees."""
-        if self.free is self.vc.free:
-            self.free = self.free.copy()
-        self.free.release(slots)
+        self._own().release(slots)
+        self.free_gpus += gpu_count_of(slots)
 
     def note_start(self, job: QueuedJob) -> None:
         self.started.add(job.job_id)
-        insort(self.arrivals, (job.submitted_s, job.sequence))
+        if self.arrivals is not None:
+            insort(self.arrivals, (job.submitted_s, job.sequence))
+
+    def _own(self) -> FreeGpus:
+        if self._free is self.vc.free:
+            self._free = self._free.copy()
+        return self._free
 
 
 class QueuePolicy:
@@ -96,9 +126,7 @@ class QueuePolicy:
         self.bypass = bypass
         self.ages = bypass.ages
         self._blocking: dict[str, Entry] = {}
-        self.queues = Queues(
-            self._key_if_accepted, self.bucket, self.other_change, self.rebuilt, self.entered, self.left
-        )
+        self.queues = Queues(self.key, self.bucket, self.other_change, self.rebuilt, self.entered, self.left)
 
     def takes_part(self, vc: VcView) -> bool:
         """Whether this policy decides for a virtual cluster."""
@@ -107,10 +135,6 @@ class QueuePolicy:
     def acts_without_queue(self, vc: VcView) -> bool:
         """Whether there may be something to decide although no job waits."""
         return False
-
-    def accepts(self, job: QueuedJob) -> bool:
-        """Whether this policy decides for a job."""
-        return True
 
     def other_change(self, change: Change) -> None:
         """Told of every change that is no entering or leaving of a queue."""
@@ -125,7 +149,10 @@ class QueuePolicy:
         """Told of every job that leaves a queue, and whether by starting."""
 
     def key(self, job: QueuedJob) -> Key | None:
-        """The job's priority, small first; ``None`` when it cannot be ordered. Asked once per queueing."""
+        """The job's priority, small first; ``None`` when it cannot be ordered, or is not for this policy to decide.
+
+        Asked once per queueing.
+        """
         raise NotImplementedError
 
     def key_reason(self, job: QueuedJob, key: Key) -> Reason:
@@ -145,12 +172,13 @@ class QueuePolicy:
             queue = self.queues.of(name)
             if self._still_blocked(view, name, queue):
                 continue
-            this = Pass(view, vc, queue, vc.free, decisions)
+            this = Pass(view, vc, queue, decisions, ages=self.ages)
             before = len(decisions)
             self.decide_vc(this)
-            if len(decisions) > before:
-                are_starts = not self.packs and all(type(decision) is Start for decision in decisions[before:])
-                self.queues.decided(name, len(decisions) - before if are_starts else None)
+            count = len(decisions) - before
+            if count:
+                are_starts = not self.packs and count == len(this.started)
+                self.queues.decided(name, count if are_starts else None)
             if view.holds:
                 self.explain(this)
         return decisions
@@ -202,7 +230,7 @@ class QueuePolicy:
                 walk.advance()
                 continue
             job = this.vc.queued[entry[2]]
-            slots = find_place(this.free, job)
+            slots = this.find_place(job)
             if slots is not None:
                 self.start(this, job, slots)
                 walk.advance()
@@ -218,7 +246,7 @@ class QueuePolicy:
 
     def blocks(self, this: Pass, job: QueuedJob) -> bool:
         """Whether a job that cannot be placed ends the pass."""
-        if self.bypass.backfill or not has_place(this.free, job):
+        if self.bypass.backfill or not has_place(this.vc.free, job):
             return False
         this.blocker = (job.job_id, HoldCause.BEHIND)
         return True
@@ -230,15 +258,15 @@ class QueuePolicy:
             self.bypass.max_overtakes,
             self.bypass.max_wait_s,
             this.started.__contains__,
-            this.arrivals,
+            this.arrivals or [],
         )
         jobs = (this.vc.queued[job_id] for job_id in ids if job_id in this.queue)
-        return [job for job in jobs if has_place(this.free, job)]
+        return [job for job in jobs if has_place(this.vc.free, job)]
 
     def start_due(self, this: Pass) -> bool:
         """Start due jobs, oldest first; returns whether others may start too."""
         while due := self.due(this):
-            slots = find_place(this.free, due[0])
+            slots = this.find_place(due[0])
             if slots is None:
                 this.blocker = (due[0].job_id, HoldCause.AGED_JOB)
                 return False
@@ -251,9 +279,9 @@ class QueuePolicy:
         if job.avoid_nodes and gives_way(this.free, job):
             self.fallbacks["avoid_list_gave_way"] += 1
         if this.view.explain:
-            facts = {"gpus": job.gpus, "gpus_free": this.free.free_gpus, "nodes": len(slots)}
+            facts = {"gpus": job.gpus, "gpus_free": this.free_gpus, "nodes": len(slots)}
             reasons = (*self.reasons(this, job), Reason("consolidated_placement", facts))
-        this.decisions.append(Start(job.job_id, this.free.layout.placement(slots), reasons))
+        this.decisions.append(Start(job.job_id, this.vc.free.layout.placement(slots), reasons))
         this.take(job, slots)
 
     def reasons(self, this: Pass, job: QueuedJob) -> tuple[Reason, ...]:
@@ -274,9 +302,6 @@ class QueuePolicy:
     def hold_reasons(self, this: Pass, job: QueuedJob) -> tuple[Reason, ...]:
         """Why a job that was not started waits."""
         return self.reasons(this, job)
-
-    def _key_if_accepted(self, job: QueuedJob) -> Key | None:
-        return self.key(job) if self.accepts(job) else None
 
 
 def _first_due_s(vc: VcView, now_s: float, max_wait_s: float) -> list[float]:

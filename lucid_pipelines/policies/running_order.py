@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from itertools import accumulate
 
 from lucid_pipelines.policies.ordered_queue import Key
@@ -14,22 +14,30 @@ Entry = tuple[Key, int, str, int]
 class RunningOrder:
     """A sorted list with the GPUs that its beginning adds up to."""
 
-    __slots__ = ("_by_id", "_sums", "entries")
+    __slots__ = ("_by_id", "_demands", "_sums", "entries", "gpus")
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
+        self.gpus = 0
+        """GPUs of all of them."""
+        self._demands: list[int] = []
         self._by_id: dict[str, Entry] = {}
         self._sums: list[int] | None = None
 
     def add(self, job_id: str, key: Key, started: int, gpus: int) -> None:
         entry = self._by_id[job_id] = (key, started, job_id, gpus)
-        insort(self.entries, entry)
+        position = bisect_left(self.entries, entry)
+        self.entries.insert(position, entry)
+        self._demands.insert(position, gpus)
+        self.gpus += gpus
         self._sums = None
 
     def discard(self, job_id: str) -> None:
         entry = self._by_id.pop(job_id, None)
         if entry is not None:
-            del self.entries[bisect_left(self.entries, entry)]
+            position = bisect_left(self.entries, entry)
+            del self.entries[position], self._demands[position]
+            self.gpus -= entry[3]
             self._sums = None
 
     def rekey(self, job_id: str, key: Key) -> bool:
@@ -43,11 +51,14 @@ class RunningOrder:
 
     def index(self, key: Key, *, after_equals: bool) -> int:
         """How many jobs come before one with ``key``."""
-        limit = (key, float("inf") if after_equals else -1)
+        limit = (key, _INFINITE if after_equals else -1)
         return bisect_left(self.entries, limit)  # pyright: ignore[reportArgumentType]  (a shorter tuple compares)
 
-    def gpus_before(self, index: int) -> int:
-        """GPUs of the first ``index`` jobs."""
+    def sums(self) -> list[int]:
+        """GPUs of the first 0, 1, 2, … jobs."""
         if self._sums is None:
-            self._sums = [0, *accumulate(entry[3] for entry in self.entries)]
-        return self._sums[index]
+            self._sums = [0, *accumulate(self._demands)]
+        return self._sums
+
+
+_INFINITE = float("inf")

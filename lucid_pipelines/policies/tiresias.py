@@ -47,20 +47,21 @@ class Tiresias(PreemptivePolicy):
         self._interval_s = interval_s
         self._thresholds = tuple(thresholds_gpu_s)
         self._crossings: dict[str, list[tuple[float, str]]] = {}
+        """By virtual cluster: when a running job leaves its service queue at the earliest, and its id."""
 
     def waiting_key(self, job: QueuedJob) -> Key:
-        return (self._level(job.attained_gpu_s), job.submitted_s)
+        return (bisect_left(self._thresholds, job.attained_gpu_s), job.submitted_s)
 
     def running_key(self, running: RunningJob, now_s: float) -> Key:
-        return (self._level(running.attained_gpu_s(now_s)), running.job.submitted_s)
+        return (bisect_left(self._thresholds, running.attained_gpu_s(now_s)), running.job.submitted_s)
 
-    def is_due(self, noted_s: float, now_s: float) -> bool:
-        this_round = now_s // self._interval_s
-        return this_round > noted_s // self._interval_s or now_s == this_round * self._interval_s
+    def acts_on_before_s(self, now_s: float) -> float:
+        round_s = now_s // self._interval_s * self._interval_s
+        return math.inf if now_s == round_s else round_s
 
     def reason(self, view: ClusterView, job: QueuedJob, running: RunningJob | None) -> Reason:
         attained = job.attained_gpu_s if running is None else running.attained_gpu_s(view.now_s)
-        level = self._level(attained)
+        level = bisect_left(self._thresholds, attained)
         threshold = self._thresholds[level] if level < len(self._thresholds) else None
         facts = {
             "attained_gpu_s": attained,
@@ -71,38 +72,37 @@ class Tiresias(PreemptivePolicy):
         return Reason("attained_service", facts)
 
     def reorder(self, view: ClusterView) -> None:
-        for vc, crossings in self._crossings.items():
-            while crossings and crossings[0][0] < view.now_s:
+        # Where nobody waits the order of those that run does not matter.
+        now_s = view.now_s
+        for vc in self.queues.busy:
+            crossings = self._crossings.get(vc)
+            while crossings and crossings[0][0] < now_s:
                 time_s, job_id = heapq.heappop(crossings)
                 running = view.vcs[vc].running.get(job_id)
                 if running is None:
                     continue
-                if self.rekey(running, view.now_s):
+                if self.rekey(running, now_s):
                     self.mark(vc, time_s)
-                    self._note_crossing(running, view.now_s)
-                elif self._crossing_s(running, view.now_s) <= view.now_s:
-                    heapq.heappush(crossings, (view.now_s, job_id))
+                    self._note_crossing(running, now_s)
+                elif self._crossing_s(running, now_s) <= now_s:
+                    heapq.heappush(crossings, (now_s, job_id))
                     break
 
     def next_pass_s(self, view: ClusterView) -> float | None:
         # A crossing counts once it is exceeded, so one that falls on a round waits for the next.
-        due = [
-            self._round_after(crossings[0][0])
-            for vc, crossings in self._crossings.items()
-            if crossings and view.vcs[vc].queued
-        ]
         if self.has_pending(view):
-            due.append(self._round_after(view.now_s))
-        return min(due, default=None)
+            return self._round_after(view.now_s)
+        due = [
+            crossings[0][0] for vc in self.queues.busy if (crossings := self._crossings.get(vc)) and view.vcs[vc].queued
+        ]
+        return self._round_after(max(min(due), view.now_s)) if due else None
 
-    def entered_running(self, running: RunningJob) -> None:
-        self._note_crossing(running, running.as_of_s)
+    def entered_running(self, running: RunningJob, key: Key) -> None:
+        if key[0] < len(self._thresholds):
+            self._note_crossing(running, running.as_of_s)
 
     def forget(self) -> None:
         self._crossings = {}
-
-    def _level(self, attained_gpu_s: float) -> int:
-        return bisect_left(self._thresholds, attained_gpu_s)
 
     def _round_after(self, time_s: float) -> float:
         return (time_s // self._interval_s + 1) * self._interval_s
@@ -110,7 +110,7 @@ class Tiresias(PreemptivePolicy):
     def _crossing_s(self, running: RunningJob, now_s: float) -> float:
         """When the job leaves its service queue, if it goes on running; infinite in the last one."""
         attained = running.attained_gpu_s(now_s)
-        level = self._level(attained)
+        level = bisect_left(self._thresholds, attained)
         if level == len(self._thresholds):
             return math.inf
         return now_s + (self._thresholds[level] - attained) / running.job.gpus

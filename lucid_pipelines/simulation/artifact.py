@@ -6,6 +6,7 @@ there, at their original times and with their full durations, as if profiling ha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -120,16 +121,28 @@ Change = tuple[float, int]
 
 
 def _profile(given: ReplayInput, forecast: Forecast | None, setup: ArtifactSetup) -> tuple[Replay, list[Change]]:
-    jobs = tuple(
-        replace(job, vc=_PROFILER, gpu_type=None, duration_s=min(job.duration_s, setup.window_s))
-        for job in given.jobs
-        if int(job.gpus) <= setup.max_gpus
-    )
+    jobs = tuple(_profiled(job, setup.window_s) for job in given.jobs if int(job.gpus) <= setup.max_gpus)
     size = max(node.gpu_count for node in given.nodes)
     nodes = (_node(_PROFILER, 0, size), _node(_PROFILER, 1, size), _node(_RESERVE, 0, size))
     policy = _ArtifactProfiler()
     replayed = replay(ReplayInput(jobs, nodes, ()), policy, ReplayOptions(forecast=forecast))
     return replayed, policy.changes
+
+
+def _profiled(job: TraceJob, window_s: float) -> TraceJob:
+    """A job's run in the profiler, with what decides it there."""
+    return TraceJob(
+        job.job_id,
+        job.user,
+        _PROFILER,
+        job.name,
+        job.gpus,
+        job.submit_s,
+        min(job.duration_s, window_s),
+        job.state,
+        queue_s=job.queue_s,
+        end_s=job.end_s,
+    )
 
 
 def _main_nodes(nodes: Sequence[Node], setup: ArtifactSetup) -> tuple[Node, ...]:
@@ -152,11 +165,8 @@ class _ArtifactProfiler(QueuePolicy):
         super().__init__("lucid:artifact", Bypass())
         self.changes: list[Change] = []
 
-    def accepts(self, job: QueuedJob) -> bool:
-        return job.vc == _PROFILER
-
-    def key(self, job: QueuedJob) -> Key:
-        return (job.gpus,)
+    def key(self, job: QueuedJob) -> Key | None:
+        return (job.gpus,) if job.vc == _PROFILER else None
 
     def key_reason(self, job: QueuedJob, key: Key) -> Reason:
         return Reason("gpu_demand", {"gpus": job.gpus})
@@ -235,12 +245,13 @@ class _LendingLucid(Lucid):
         return [*decisions, LendNodes(self._lender, _RESERVE, (name,))]
 
     def next_pass_s(self, view: ClusterView) -> float | None:
-        due = [super().next_pass_s(view)]
+        now_s, next_s = view.now_s, super().next_pass_s(view)
+        due_s = math.inf if next_s is None else next_s
         if self._done < len(self._changes):
-            due.append(max(self._changes[self._done][0], view.now_s))
-        if self._done and self._changes[self._done - 1][0] == view.now_s:
-            due.append(view.now_s + 1)  # a node that comes at the end of a second can be used in the next
-        return min((time_s for time_s in due if time_s is not None), default=None)
+            due_s = min(due_s, max(self._changes[self._done][0], now_s))
+        if self._done and self._changes[self._done - 1][0] == now_s:
+            due_s = min(due_s, now_s + 1)  # a node that comes at the end of a second can be used in the next
+        return due_s if due_s < math.inf else None
 
 
 def _merge(given: ReplayInput, profiled: Replay, main: Replay | None, done: set[str]) -> Replay:

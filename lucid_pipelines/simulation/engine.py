@@ -18,7 +18,7 @@ from lucid_pipelines.domain.errors import StateError
 from lucid_pipelines.domain.trace import TraceJob
 from lucid_pipelines.placement import ClusterState
 from lucid_pipelines.policies import Policy
-from lucid_pipelines.simulation.events import EventKind, Events
+from lucid_pipelines.simulation.events import END, GIVE_UP, SAMPLED, Events
 from lucid_pipelines.simulation.inputs import ReplayInput
 from lucid_pipelines.simulation.options import ReplayOptions
 from lucid_pipelines.simulation.pool import with_profiler
@@ -39,6 +39,13 @@ def replay(given: ReplayInput, policy: Policy, options: ReplayOptions = ReplayOp
         StateError: the policy decided something impossible.
     """
     began = time.perf_counter()
+    recorder = Recorder(len(given.jobs))
+    with _without_garbage_collection():
+        _replay(given, policy, options, recorder)
+    return finish(recorder, policy.name, given, policy.fallbacks, time.perf_counter() - began)
+
+
+def _replay(given: ReplayInput, policy: Policy, options: ReplayOptions, recorder: Recorder) -> None:
     nodes, profiling = given.nodes, policy.profiling
     if profiling is not None:
         pooled = with_profiler(given.nodes, given.jobs, profiling)
@@ -48,7 +55,6 @@ def replay(given: ReplayInput, policy: Policy, options: ReplayOptions = ReplayOp
         else:
             nodes = pooled
     state = ClusterState(nodes, track_arrivals=policy.ages)
-    recorder = Recorder(len(given.jobs))
     events = Events()
     if not policy.packs:
         options = replace(options, scorer=None, profiles_known=False, reuse_profiles=False)
@@ -57,9 +63,7 @@ def replay(given: ReplayInput, policy: Policy, options: ReplayOptions = ReplayOp
     if not policy.predicts:
         options = replace(options, estimator=None)
     world = World(state, events, recorder, options, profiling, preempts=policy.preempts, resizes=policy.resizes)
-    with _without_garbage_collection():
-        _run(given.jobs, policy, state, events, world, recorder, options)
-    return finish(recorder, policy.name, given, policy.fallbacks, time.perf_counter() - began)
+    _run(given.jobs, policy, state, events, world, recorder, options)
 
 
 def _run(
@@ -74,6 +78,7 @@ def _run(
     next_arrival, arrival_count = 0, len(arrivals)
     wake_s: float | None = None
     round_s = policy.round_s
+    used_gpus = -1
     while True:
         now_s = events.next_s
         if next_arrival < arrival_count and arrivals[next_arrival].submit_s < now_s:
@@ -86,11 +91,11 @@ def _run(
             kind, job = events.pop()
             if job is None:
                 continue
-            if kind is EventKind.END:
+            if kind is END:
                 world.end(job, now_s)
-            elif kind is EventKind.GIVE_UP:
+            elif kind is GIVE_UP:
                 world.give_up(job, now_s)
-            elif kind is EventKind.SAMPLED:
+            elif kind is SAMPLED:
                 world.sampled(job)
             else:
                 world.watch(job)
@@ -102,12 +107,12 @@ def _run(
             if state.waiting_count:
                 round_end_s = (now_s // round_s + 1) * round_s
                 wake_s = round_end_s if wake_s is None or wake_s <= now_s else min(wake_s, round_end_s)
-            recorder.use(now_s, state.used_gpus)
-            continue
         # Where nobody waits, only what the policy asked to be woken for, or an unstable pair, is to be decided.
-        if state.waiting_count or state.has_unstable or (wake_s is not None and wake_s <= now_s):
+        elif state.waiting_count or state.has_unstable or (wake_s is not None and wake_s <= now_s):
             wake_s = _pass(policy, state, world, recorder, options, now_s)
-        recorder.use(now_s, state.used_gpus)
+        if state.used_gpus != used_gpus:
+            used_gpus = state.used_gpus
+            recorder.use(now_s, used_gpus)
 
 
 def _pass(
@@ -130,8 +135,6 @@ def _pass(
             if resizes:
                 world.resize(resizes, now_s)
                 resizes = []
-            if isinstance(decision, Hold):
-                continue
             if isinstance(decision, Start):
                 world.start(decision, now_s)
             elif isinstance(decision, Pack):
@@ -140,6 +143,8 @@ def _pass(
                 world.stop(decision, now_s)
             elif isinstance(decision, Continue):
                 world.go_on(decision)
+            elif isinstance(decision, Hold):
+                continue
             elif isinstance(decision, LendNodes):
                 state.move_nodes(decision.from_vc, decision.to_vc, decision.nodes)
             else:
@@ -154,7 +159,10 @@ def _pass(
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """A replay makes millions of small objects and few cycles; looking for cycles would take most of its time."""
+    """A replay makes millions of small objects and few cycles; looking for cycles would take most of its time.
+
+    What a replay needs only while it runs must be gone by the end, or the collector looks at all of it once more.
+    """
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -20,6 +20,10 @@ class EventKind(Enum):
     """A packed job has been watched long enough to know whether the pair is stable."""
 
 
+END, GIVE_UP, SAMPLED, WATCHED = EventKind
+"""The members by themselves: to look one up in its class costs as much as a call."""
+
+
 class ReplayedJob:
     """One job while it is replayed.
 
@@ -80,13 +84,14 @@ class Events:
 
     def add(self, time_s: float, kind: EventKind, job: ReplayedJob) -> None:
         self._count += 1
-        token = job.version if kind is EventKind.END else job.stay
+        token = job.version if kind is END else job.stay
         heapq.heappush(self._heap, (time_s, self._count, kind, job, token))
         if time_s < self.next_s:
             self.next_s = time_s
 
     def pop(self) -> tuple[EventKind, ReplayedJob | None]:
-        _, _, kind, job, token = heapq.heappop(self._heap)
-        self.next_s = self._heap[0][0] if self._heap else math.inf
-        is_valid = token == (job.version if kind is EventKind.END else job.stay)
+        heap = self._heap
+        _, _, kind, job, token = heapq.heappop(heap)
+        self.next_s = heap[0][0] if heap else math.inf
+        is_valid = token == (job.version if kind is END else job.stay)
         return kind, job if is_valid else None

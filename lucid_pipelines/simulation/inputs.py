@@ -73,7 +73,7 @@ def prepare(jobs: Iterable[TraceJob], cluster: ClusterSpec) -> ReplayInput:
 
 def gave_up_s(job: TraceJob) -> float | None:
     """When the user cancelled a job that never started; ``None`` for all other jobs."""
-    if job.state is not TraceState.CANCELLED or job.duration_s > 0:
+    if job.duration_s > 0 or job.state is not TraceState.CANCELLED:
         return None
     if job.end_s is not None:
         return max(job.end_s, job.submit_s)

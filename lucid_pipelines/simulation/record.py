@@ -41,47 +41,26 @@ class Recorder:
         self.start_s = array("d", [math.nan]) * job_count
         self.end_s = array("d", [math.nan]) * job_count
         self.attempt_count = array("l", bytes(array("l").itemsize * job_count))
-        self.attempts: tuple[array[int], array[float], array[float], array[int], array[int], array[int]] = (
-            array("q"),
-            array("d"),
-            array("d"),
-            array("b"),
-            array("b"),
-            array("l"),
-        )
-        self.pairs: tuple[array[int], array[int], array[float], array[float]] = (
-            array("q"),
-            array("q"),
-            array("d"),
-            array("d"),
-        )
+        # Row by row in one array: one call adds a row.
+        self.attempts = array("d")
+        self.pairs = array("d")
         self.used: tuple[array[float], array[int]] = (array("d"), array("q"))
         self.lost_gpu_s: dict[str, float] = {}
         self.passes = 0
-        self._used_now = -1
 
     def attempt(self, job: int, start_s: float, end_s: float, end: AttemptEnd, in_profiler: bool, gpus: int) -> None:
-        columns = self.attempts
-        columns[0].append(job)
-        columns[1].append(start_s)
-        columns[2].append(end_s)
-        columns[3].append(end)
-        columns[4].append(in_profiler)
-        columns[5].append(gpus)
+        self.attempts.extend((job, start_s, end_s, end, in_profiler, gpus))
         self.held_s[job] += end_s - start_s
         self.attempt_count[job] += 1
 
     def pair(self, first: int, second: int, start_s: float, end_s: float) -> None:
         if end_s > start_s:
-            for column, value in zip(self.pairs, (first, second, start_s, end_s), strict=True):
-                column.append(value)  # pyright: ignore[reportArgumentType]  (each column has its own type)
+            self.pairs.extend((first, second, start_s, end_s))
 
     def use(self, now_s: float, used_gpus: int) -> None:
-        """Note how many GPUs are held from ``now_s`` on."""
-        if used_gpus != self._used_now:
-            self._used_now = used_gpus
-            self.used[0].append(now_s)
-            self.used[1].append(used_gpus)
+        """Note that another number of GPUs is held from ``now_s`` on."""
+        self.used[0].append(now_s)
+        self.used[1].append(used_gpus)
 
     def lose(self, what: str, gpu_s: float) -> None:
         self.lost_gpu_s[what] = self.lost_gpu_s.get(what, 0.0) + gpu_s
@@ -143,7 +122,8 @@ class Replay:
 
 def finish(recorder: Recorder, policy: str, given: ReplayInput, fallbacks: Mapping[str, int], wall_s: float) -> Replay:
     """Turn what was collected into arrays."""
-    attempts, pairs = recorder.attempts, recorder.pairs
+    attempts = np.array(recorder.attempts, np.float64).reshape(-1, 6).T
+    pairs = np.array(recorder.pairs, np.float64).reshape(-1, 4).T
     return Replay(
         policy=policy,
         input=given,
@@ -152,16 +132,16 @@ def finish(recorder: Recorder, policy: str, given: ReplayInput, fallbacks: Mappi
         queue_s=np.array(recorder.queue_s, np.float64),
         held_s=np.array(recorder.held_s, np.float64),
         attempt_count=np.array(recorder.attempt_count, np.int32),
-        attempt_job=np.array(attempts[0], np.int64),
-        attempt_start_s=np.array(attempts[1], np.float64),
-        attempt_end_s=np.array(attempts[2], np.float64),
-        attempt_end=np.array(attempts[3], np.int64),
-        attempt_in_profiler=np.array(attempts[4], np.bool_),
-        attempt_gpus=np.array(attempts[5], np.int64),
-        pair_first=np.array(pairs[0], np.int64),
-        pair_second=np.array(pairs[1], np.int64),
-        pair_start_s=np.array(pairs[2], np.float64),
-        pair_end_s=np.array(pairs[3], np.float64),
+        attempt_job=attempts[0].astype(np.int64),
+        attempt_start_s=attempts[1].copy(),
+        attempt_end_s=attempts[2].copy(),
+        attempt_end=attempts[3].astype(np.int64),
+        attempt_in_profiler=attempts[4].astype(np.bool_),
+        attempt_gpus=attempts[5].astype(np.int64),
+        pair_first=pairs[0].astype(np.int64),
+        pair_second=pairs[1].astype(np.int64),
+        pair_start_s=pairs[2].copy(),
+        pair_end_s=pairs[3].copy(),
         used_from_s=np.array(recorder.used[0], np.float64),
         used_gpus=np.array(recorder.used[1], np.int64),
         lost_gpu_s=dict(recorder.lost_gpu_s),

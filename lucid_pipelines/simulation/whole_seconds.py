@@ -7,6 +7,7 @@ packed jobs end.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -17,6 +18,10 @@ def count_down(remaining_s: float, rate: float, seconds: int) -> float:
         return remaining_s
     if rate == 1.0:
         return remaining_s - seconds
+    if remaining_s > 0:
+        steps = _steps_to_nothing(remaining_s, rate)
+        if seconds < len(steps):
+            return float(steps[seconds])
     return float(_subtractions(remaining_s, rate, seconds)[-1])
 
 
@@ -26,8 +31,14 @@ def whole_seconds_left(remaining_s: float, rate: float) -> int:
         return 0
     if rate == 1.0 and remaining_s == int(remaining_s):
         return int(remaining_s)
-    steps = _subtractions(remaining_s, rate, math.ceil(remaining_s / rate) + 2)
-    return int(np.argmax(steps <= 0))
+    return int(np.argmax(_steps_to_nothing(remaining_s, rate) <= 0))
+
+
+@lru_cache(maxsize=64)
+def _steps_to_nothing(remaining_s: float, rate: float) -> np.ndarray:
+    """What is left after 0, 1, 2, … subtractions, until nothing is. A job's end is foretold from the same row that
+    it is counted down by when its rate changes."""
+    return _subtractions(remaining_s, rate, math.ceil(remaining_s / rate) + 2)
 
 
 def _subtractions(remaining_s: float, rate: float, seconds: int) -> np.ndarray:

@@ -2,27 +2,49 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from lucid_pipelines.domain.decision import Continue, Pack, Resize, Stage, Start, Stop, StopCause
+from lucid_pipelines.domain.decision import MAIN, PROFILE, Continue, Pack, Resize, Start, Stop, StopCause
 from lucid_pipelines.domain.errors import InputError, StateError
 from lucid_pipelines.domain.job import Profile
 from lucid_pipelines.domain.trace import TraceJob
 from lucid_pipelines.domain.view import QueuedJob, RunningJob
 from lucid_pipelines.placement import ClusterState
 from lucid_pipelines.policies import ProfilingRules
-from lucid_pipelines.simulation.events import EventKind, Events, ReplayedJob
+from lucid_pipelines.simulation.events import END, GIVE_UP, SAMPLED, WATCHED, Events, ReplayedJob
 from lucid_pipelines.simulation.options import PairSpeeds, ReplayOptions
 from lucid_pipelines.simulation.record import AttemptEnd, Recorder
 from lucid_pipelines.simulation.whole_seconds import count_down, whole_seconds_left
 
+_DONE = AttemptEnd.DONE
 _ENDS = {
     StopCause.PREEMPTED: AttemptEnd.PREEMPTED,
     StopCause.PROFILED: AttemptEnd.PROFILED,
     StopCause.UNSTABLE_PAIR: AttemptEnd.UNPACKED,
     StopCause.SLOW_PAIR: AttemptEnd.UNPACKED,
 }
+
+
+def _as_queued(trace: TraceJob, gpus: int, index: int) -> QueuedJob:
+    """A job as it is submitted. By position: by name takes twice as long, and every job of every replay is one."""
+    return QueuedJob(
+        trace.job_id,
+        trace.vc,
+        gpus,
+        trace.submit_s,
+        index,
+        trace.user,
+        trace.name,
+        trace.gpu_type,
+        None,  # estimate
+        None,  # profile
+        None,  # sharing score
+        False,  # never pack
+        0,  # attempts
+        0.0,  # attained GPU-seconds
+        0.0,  # attained seconds
+        trace.duration_s,
+    )
 
 
 class World:
@@ -44,6 +66,10 @@ class World:
         self._events = events
         self._record = recorder
         self._options = options
+        self._estimator = options.estimator
+        self._scorer = options.scorer
+        self._uses_profiles = options.profiles_known or options.reuse_profiles
+        self._whole_seconds = options.faults.whole_seconds
         self._profiling = profiling
         self._placed_count = 0
         self._jobs: dict[str, ReplayedJob] = {}
@@ -55,44 +81,31 @@ class World:
         """A job is submitted: it is profiled first, or enters its virtual cluster's queue."""
         job = ReplayedJob(index, trace)
         self._jobs[trace.job_id] = job
-        gpus = int(trace.gpus)
-        queued = QueuedJob(
-            job_id=trace.job_id,
-            vc=trace.vc,
-            gpus=gpus,
-            submitted_s=trace.submit_s,
-            sequence=index,
-            user=trace.user,
-            name=trace.name,
-            gpu_type=trace.gpu_type,
-            true_remaining_s=trace.duration_s,
-            avoid_nodes=self._options.avoid_nodes.get(trace.job_id, ()),
-        )
-        profiler_vc = self._profiler_for(gpus, trace.gpu_type)
+        queued = _as_queued(trace, job.held_gpus, index)
+        if self._options.avoid_nodes:
+            queued = queued._replace(avoid_nodes=self._options.avoid_nodes.get(trace.job_id, ()))
+        profiler_vc = None if self._profiling is None else self._profiler_for(self._profiling, job)
         if profiler_vc is not None:
             self._state.enqueue(queued._replace(vc=profiler_vc))
         else:
-            self._enter_main_queue(queued, self._past_profile(trace))
+            self._enter_main_queue(queued, self._past_profile(trace) if self._uses_profiles else None)
         if job.give_up_s is not None:
-            self._events.add(job.give_up_s, EventKind.GIVE_UP, job)
+            self._events.add(job.give_up_s, GIVE_UP, job)
 
     def start(self, decision: Start, now_s: float) -> None:
-        state = self._state
-        job = self._jobs[decision.job_id]
-        queued = state.queued(decision.job_id)
-        slots = state.layout(queued.vc).slots(decision.placement)
-        running = RunningJob(queued, decision.placement, slots, now_s, now_s, stage=decision.stage)
+        job_id, placement, _, stage = decision
+        job = self._jobs[job_id]
         if self._resizes:
-            job.held_gpus = decision.placement.gpu_count
-            state.start(running, gpus=job.held_gpus)
+            job.held_gpus = placement.gpu_count
+            running = self._state.place(job_id, placement, now_s, stage, gpus=job.held_gpus)
         else:
-            state.start(running)
+            running = self._state.place(job_id, placement, now_s, stage)
         self._begin(job, now_s)
-        job.in_profiler = decision.stage is Stage.PROFILE
+        job.in_profiler = stage is PROFILE
         self._set_rate(job, self._settle_in(job, running) if self._resizes else 1.0)
-        if queued.profile is None and self._options.scorer is not None and not job.in_profiler:
+        if self._scorer is not None and running.job.profile is None and not job.in_profiler:
             window_s = self._profiling.profile_window_s if self._profiling is not None else 200.0
-            self._events.add(now_s + window_s, EventKind.SAMPLED, job)
+            self._events.add(now_s + window_s, SAMPLED, job)
 
     def pack(self, decision: Pack, now_s: float) -> None:
         job, partner = self._jobs[decision.job_id], self._jobs[decision.partner_job_id]
@@ -109,7 +122,7 @@ class World:
         for sharer in (job, *sharers):
             self._change_rate(sharer, self._shared_rate(sharer), now_s)
             if self._options.unstable_below_frac is not None:
-                self._events.add(now_s + self._options.watch_s, EventKind.WATCHED, sharer)
+                self._events.add(now_s + self._options.watch_s, WATCHED, sharer)
 
     def resize(self, decisions: Sequence[Resize], now_s: float) -> None:
         """Running jobs go on with other GPUs, all at once."""
@@ -137,7 +150,8 @@ class World:
             raise StateError(f"a replayed job is only stopped to run again; got {decision!r}")
         job = self._jobs[decision.job_id]
         running = self._state.release(decision.job_id)
-        self._part(job, now_s)
+        if job.shares:
+            self._part(job, now_s)
         self._settle(job, now_s)
         job.version += 1
         job.stay += 1
@@ -161,25 +175,26 @@ class World:
         else:
             self._state.enqueue(queued)
         if job.give_up_s is not None:
-            self._events.add(max(job.give_up_s, now_s), EventKind.GIVE_UP, job)
+            self._events.add(max(job.give_up_s, now_s), GIVE_UP, job)
 
     def go_on(self, decision: Continue) -> None:
         """A profiled job stays where it is, now as one that runs."""
         job = self._jobs[decision.job_id]
         running = self._state.running(decision.job_id)
         job.in_profiler = False
-        self._state.update(running._replace(stage=Stage.MAIN, job=self._with_profile(running.job, job.trace)))
+        self._state.update(running._replace(stage=MAIN, job=self._with_profile(running.job, job.trace)))
 
     def end(self, job: ReplayedJob, now_s: float) -> None:
-        self._state.release(job.trace.job_id)
-        self._part(job, now_s)
-        self._record.attempt(job.index, job.since_s, now_s, AttemptEnd.DONE, job.in_profiler, job.held_gpus)
-        self._leave(job, now_s)
         trace = job.trace
+        self._state.release(trace.job_id)
+        if job.shares:
+            self._part(job, now_s)
+        self._record.attempt(job.index, job.since_s, now_s, _DONE, job.in_profiler, job.held_gpus)
+        self._leave(job, now_s)
         if self._options.reuse_profiles and trace.memory_peak_mib is not None:
             self._known_profiles[trace.user, trace.name, trace.gpus] = trace
-        if self._options.estimator is not None:
-            self._options.estimator.observe(trace, now_s)
+        if self._estimator is not None:
+            self._estimator.observe(trace, now_s)
 
     def give_up(self, job: ReplayedJob, now_s: float) -> None:
         """The user cancels: a waiting job leaves, a running one ends."""
@@ -219,35 +234,33 @@ class World:
     def _enter_main_queue(self, queued: QueuedJob, measured: TraceJob | None) -> None:
         if measured is not None:
             queued = self._with_profile(queued, measured)
-        if self._options.estimator is not None:
-            queued = queued._replace(estimate=self._options.estimator.estimate(queued))
+        if self._estimator is not None:
+            queued = queued._replace(estimate=self._estimator.estimate(queued))
         self._state.enqueue(queued)
 
-    def _profiler_for(self, gpus: int, gpu_type: str | None) -> str | None:
+    def _profiler_for(self, profiling: ProfilingRules, job: ReplayedJob) -> str | None:
         """The profiler's virtual cluster, if the job is to be profiled and fits there."""
-        if self._profiling is None or not self._profiling.wants(gpus):
+        if not profiling.wants(job.held_gpus):
             return None
-        vc = self._profiling.profiler_vc
-        return vc if vc is not None and self._state.can_ever_fit(vc, gpus, gpu_type) else None
+        vc = profiling.profiler_vc
+        return vc if vc is not None and self._state.can_ever_fit(vc, job.held_gpus, job.trace.gpu_type) else None
 
     def _past_profile(self, trace: TraceJob) -> TraceJob | None:
         if self._options.profiles_known:
             return trace
-        if not self._options.reuse_profiles or not self._known_profiles:
-            return None
         return self._known_profiles.get((trace.user, trace.name, trace.gpus))
 
     def _with_profile(self, queued: QueuedJob, measured: TraceJob) -> QueuedJob:
         if measured.memory_peak_mib is None:
             return queued
         profile = Profile(measured.gpu_util_pct, measured.memory_util_pct, measured.memory_peak_mib, source="replay")
-        scorer = self._options.scorer
-        return queued._replace(profile=profile, sharing_score=scorer.score(measured) if scorer else None)
+        score = self._scorer.score(measured) if self._scorer is not None else None
+        return queued._replace(profile=profile, sharing_score=score)
 
     def _begin(self, job: ReplayedJob, now_s: float) -> None:
         record, index = self._record, job.index
         record.queue_s[index] += now_s - job.since_s
-        if math.isnan(record.start_s[index]):
+        if not job.placed_number:
             record.start_s[index] = now_s
         job.since_s = job.as_of_s = now_s
         job.is_running = True
@@ -259,7 +272,7 @@ class World:
             job.remaining_s = max(job.give_up_s - now_s, 0.0)
 
     def _settle(self, job: ReplayedJob, now_s: float) -> None:
-        if self._options.faults.whole_seconds:
+        if self._whole_seconds:
             job.remaining_s = count_down(job.remaining_s, job.rate, round(now_s - job.as_of_s))
         else:
             job.remaining_s -= (now_s - job.as_of_s) * job.rate
@@ -269,10 +282,11 @@ class World:
         """Schedule the end at a new rate; the work done so far is settled."""
         job.rate = rate
         job.version += 1
-        left_s = max(job.remaining_s, 0.0) / rate
-        if self._options.faults.whole_seconds:
+        if self._whole_seconds:
             left_s = whole_seconds_left(job.remaining_s, rate)
-        self._events.add(job.as_of_s + left_s + self._end_lag_s, EventKind.END, job)
+        else:
+            left_s = job.remaining_s / rate if job.remaining_s > 0.0 else 0.0
+        self._events.add(job.as_of_s + left_s + self._end_lag_s, END, job)
 
     def _settle_in(self, job: ReplayedJob, running: RunningJob) -> float:
         """The rate on new GPUs; the time without progress before that is added to the work. Policies that resize."""

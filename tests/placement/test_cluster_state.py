@@ -126,7 +126,7 @@ def test_changes_tell_what_happened_and_run_out() -> None:
     before = state.view(0.0)
     started(state, "x", {"a/0": [0]})
     view = state.view(0.0)
-    kinds = [change.kind for change in view.changes_since(before.revision) or ()]
+    kinds = [kind for kind, *_ in view.changes_since(before.revision) or ()]
     assert kinds == [ChangeKind.QUEUED, ChangeKind.STARTED]
     assert view.changes_since(view.revision) == []
     assert view.changes_since(view.revision + 1) is None

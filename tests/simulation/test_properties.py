@@ -111,7 +111,7 @@ class FreshEveryTime:
 def actions(view: ClusterView, decisions: list[Decision]) -> list[Decision]:
     """What is done, virtual cluster by virtual cluster: they do not touch one another."""
     vc_of = {job_id: name for name, vc in view.vcs.items() for job_id in (*vc.queued, *vc.running)}
-    done = [replace(d, reasons=()) for d in decisions if not isinstance(d, Hold)]
+    done = [d._replace(reasons=()) for d in decisions if not isinstance(d, Hold)]
     return sorted(done, key=lambda d: "" if isinstance(d, LendNodes) else vc_of[d.job_id])
 
 
