@@ -7,7 +7,7 @@ just been started in a pass is a candidate for those behind it: so two waiting j
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Hashable, Iterable, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 
 from lucid_pipelines.domain.decision import Fact, Reason
 from lucid_pipelines.domain.free_gpus import Slots, gpu_count_of, lowest_bits
@@ -27,6 +27,7 @@ from lucid_pipelines.placement import (
 )
 from lucid_pipelines.policies.candidates import Candidates
 from lucid_pipelines.policies.estimates import Estimates
+from lucid_pipelines.policies.ordered_queue import Entry
 
 _Search = tuple[int, int, float]
 """A search that found nobody: mark of the candidates, capacity, key of the job."""
@@ -49,8 +50,8 @@ class Binder:
         checked = PARTNER_RULES if rules.same_gpus else PARTNER_RULES[1:]
         self._open = enabled_rules(rules, without=(*checked, "avoid_nodes"))
         self._residents: dict[str, dict[str, Resident]] = {}
-        self._candidates: dict[tuple[str, int], Candidates] = {}
-        self._hopeless: dict[tuple[str, Hashable], _Search] = {}
+        self._candidates: dict[str, dict[int, Candidates]] = {}
+        self._hopeless: dict[str, dict[Hashable, _Search]] = {}
         self._touched: dict[str, dict[str, int]] = {}
         self._newcomers: dict[str, Newcomer] = {}
         self._unstable: dict[str, set[str]] = {}
@@ -121,7 +122,8 @@ class Binder:
         """
         candidates = self._of(vc.name, job.gpus)
         mark = 0
-        last = self._hopeless.get((vc.name, bucket))
+        hopeless = self._hopeless.setdefault(vc.name, {})
+        last = hopeless.get(bucket)
         if last is not None and last[1] == at.capacity and key >= last[2]:
             mark = last[0]
             if mark == candidates.mark and not fresh:
@@ -139,15 +141,23 @@ class Binder:
                 if resident.job_id not in taken and self.is_open(newcomer, resident, at):
                     return resident
         # Whoever is ``taken`` will be no candidate any more; should that come to nothing, ``forget`` is called.
-        self._hopeless[(vc.name, bucket)] = (candidates.mark, at.capacity, key)
+        hopeless[bucket] = (candidates.mark, at.capacity, key)
         return None
 
-    def is_hopeless(self, vc: str, gpus: int, bucket: Hashable, key: float, at: Moment) -> bool:
-        """Whether ``find`` is known to find nobody: it did not the last time, and nothing has changed since."""
-        last = self._hopeless.get((vc, bucket))
-        if last is None or last[1] != at.capacity or key < last[2]:
-            return False
-        return last[0] == self._of(vc, gpus).mark
+    def hopeless(self, vc: str, buckets: Mapping[Hashable, Sequence[Entry]], at: Moment) -> list[Hashable]:
+        """The buckets for whose jobs ``find`` is known to find nobody: it did not the last time, and nothing has
+        changed since."""
+        searches = self._hopeless.get(vc)
+        if not searches:
+            return []
+        found: list[Hashable] = []
+        for bucket, entries in buckets.items():
+            last = searches.get(bucket)
+            if last is not None and last[1] == at.capacity and entries[0][0][0] >= last[2]:
+                found.append(bucket)
+        same_gpus = self.rules.same_gpus
+        marks = {gpus: candidates.mark for gpus, candidates in self._candidates[vc].items()}
+        return [bucket for bucket in found if searches[bucket][0] == marks[bucket[0] if same_gpus else 0]]
 
     def why_not(self, vc: VcView, job: QueuedJob, at: Moment) -> Reason:
         """Which rules keep the job from every candidate."""
@@ -277,10 +287,13 @@ class Binder:
         return rules.memory_safe and resident.gpu_memory_mib is None and rules.full_gpu_memory_mib is None
 
     def _of(self, vc: str, gpus: int) -> Candidates:
-        key = (vc, gpus if self.rules.same_gpus else 0)
-        candidates = self._candidates.get(key)
+        size = gpus if self.rules.same_gpus else 0
+        of_vc = self._candidates.get(vc)
+        if of_vc is None:
+            of_vc = self._candidates[vc] = {}
+        candidates = of_vc.get(size)
         if candidates is None:
-            candidates = self._candidates[key] = Candidates()
+            candidates = of_vc[size] = Candidates()
         return candidates
 
     def forget(self) -> None:

@@ -35,12 +35,13 @@ from lucid_pipelines.placement import (
 from lucid_pipelines.policies.base import Estimator
 from lucid_pipelines.policies.binder import Binder
 from lucid_pipelines.policies.estimates import Estimates
-from lucid_pipelines.policies.ordered_queue import Key
+from lucid_pipelines.policies.ordered_queue import Entry, Key
 from lucid_pipelines.policies.pair_queue import PairQueue
 from lucid_pipelines.policies.profiler import Profiler
 from lucid_pipelines.policies.profiling_rules import ProfilingRules
 from lucid_pipelines.policies.queue_policy import Bypass, Pass, QueuePolicy
 
+Demand = tuple[Hashable, ...]
 ShareBucket = tuple[int, *tuple[Hashable, ...]]
 """A job's demand and, last, its pack class (``None`` = it never shares); under ``share_first``."""
 _OFF = SharingMode.OFF
@@ -201,7 +202,7 @@ class Lucid(QueuePolicy):
             for queue in self._pair_queues.values():
                 queue.wake()
             return view.vcs
-        for vc, resident in new:
+        for vc, resident in () if self._order.share_first else new:
             self._pair_queue(vc).wake_for(resident, self._may_join, same_gpus=self._pairing.same_gpus)
         return names
 
@@ -241,6 +242,9 @@ class Lucid(QueuePolicy):
             if self.acts_without_queue(this.vc):
                 self._split(this)
         super().decide_vc(this)
+        if self._looks_twice and len(this.vc.queued) > len(this.started):
+            sharing = self._sharing
+            self._again = self._again or bool(sharing.fresh) or (bool(sharing.taken) and not self._pairing.at_most_two)
 
     def walk(self, this: Pass) -> bool:
         if not self.packs or self._at.mode is _OFF:
@@ -312,12 +316,12 @@ class Lucid(QueuePolicy):
             if entry[2] in this.started:
                 walk.advance()
                 continue
-            *demand, pack_class = cast("ShareBucket", bucket)
+            demand, pack_class = cast("ShareBucket", bucket)[:-1], cast("ShareBucket", bucket)[-1]
             job = this.vc.queued[entry[2]]
             if not (pack_class is not None and self._pack(this, job, bucket, entry[0][0])):
-                slots = None if tuple(demand) in full else this.find_place(job)
+                slots = None if demand in full else this.find_place(job)
                 if slots is None:
-                    full.add(tuple(demand))
+                    full.add(demand)
                     walk.drop_bucket()
                     continue
                 if self._start_fresh(this, job, slots):
@@ -329,23 +333,14 @@ class Lucid(QueuePolicy):
                 return True
         return False
 
-    def _find_asleep(self, this: Pass) -> tuple[set[tuple[Hashable, ...]], set[ShareBucket]]:
+    def _find_asleep(self, this: Pass) -> tuple[set[Demand], set[ShareBucket]]:
         """Demands for which nothing is free, and buckets of such a demand that will find no partner either, unless
-        somebody joins them in this pass."""
-        full: set[tuple[Hashable, ...]] = set()
-        placeable: set[tuple[Hashable, ...]] = set()
-        asleep: set[ShareBucket] = set()
-        for some, entries in this.queue.buckets.items():
-            bucket = cast("ShareBucket", some)
-            key, _, job_id = entries[0]
-            demand = bucket[:-1]
-            if demand not in full and demand not in placeable:
-                (placeable if this.find_place(this.vc.queued[job_id]) is not None else full).add(demand)
-            if demand in full and (
-                bucket[-1] is None or self._binder.is_hopeless(this.vc.name, bucket[0], bucket, key[0], self._at)
-            ):
-                asleep.add(bucket)
-        return full, asleep
+        a job that this pass starts lets them."""
+        buckets = cast("dict[ShareBucket, list[Entry]]", this.queue.buckets)
+        hopeless = set(self._binder.hopeless(this.vc.name, this.queue.buckets, self._at))
+        demands: dict[Demand, str] = {bucket[:-1]: entries[0][2] for bucket, entries in buckets.items()}
+        full = {demand for demand, job_id in demands.items() if this.find_place(this.vc.queued[job_id]) is None}
+        return full, {b for b in buckets if (b[-1] is None or b in hopeless) and b[:-1] in full}
 
     def _start_fresh(self, this: Pass, job: QueuedJob, slots: Slots) -> bool:
         """Start a job; returns whether those behind it in this pass may share its GPUs."""
@@ -356,7 +351,6 @@ class Lucid(QueuePolicy):
         can_be_joined = may_be_joined(resident, self._pairing)
         if can_be_joined:
             self._sharing.add(resident, slots)
-        self._again = self._again or self._looks_twice
         return can_be_joined
 
     def _pack(self, this: Pass, job: QueuedJob, bucket: object, key: float) -> bool:
@@ -380,7 +374,6 @@ class Lucid(QueuePolicy):
         this.note_start(job)
         self._packed.append((this.vc.name, job.job_id))
         sharing.taken.add(partner.job_id)
-        self._again = self._again or self._looks_twice
         return True
 
     def _pair_queue(self, vc: str) -> PairQueue:
