@@ -193,13 +193,12 @@ class FreeGpus:
             self._set(position, before, before | mask)
 
     def _set(self, position: int, before: int, after: int) -> None:
+        """Replace what is free on one node."""
         group = self.layout.group_of[position]
-        counts = self.by_count[group]
         count_before, count_after = before.bit_count(), after.bit_count()
-        bit = 1 << position
+        counts, bit = self.by_count[group], 1 << position
         counts[count_before] ^= bit
         counts[count_after] ^= bit
         self.masks[position] = after
-        more = count_after - count_before
-        self.free_by_group[group] += more
-        self.free_gpus += more
+        self.free_by_group[group] += count_after - count_before
+        self.free_gpus += count_after - count_before

@@ -108,8 +108,8 @@ class PreemptivePolicy:
     def forget(self) -> None:
         """Drop what was noted of running jobs: the state behind the view is another one."""
 
-    def entered_running(self, running: RunningJob, key: Key) -> None:
-        """Told of every job that has begun to run."""
+    def entered_running(self, running: RunningJob, key: Key, now_s: float) -> None:
+        """Told of every job that has found its place in the order of those that run."""
 
     def rekey(self, running: RunningJob, now_s: float) -> bool:
         """Move a running job to where it belongs in the order now; returns whether it moved."""
@@ -125,6 +125,8 @@ class PreemptivePolicy:
         if running.gpus + sum([demand * len(entries) for demand, entries in queue.buckets.items()]) <= quota:
             starts = [vc.queued[job_id] for job_id in queue]  # all fit, so nobody has to stop
         else:
+            if running.unsorted:
+                self._sort_in(running, view.now_s)
             shift = self.shift(view.now_s)
             if not self._can_select(queue, running, quota, shift):
                 return 0
@@ -223,7 +225,7 @@ class PreemptivePolicy:
     def _changed(self, change: Change) -> None:
         kind, vc, job, running = change
         if kind is STARTED and running is not None:
-            self._run(running)
+            self._running_named(vc).add_unsorted(running)
         elif kind is RELEASED and job is not None:
             self._running_named(vc).discard(job.job_id)
 
@@ -232,16 +234,16 @@ class PreemptivePolicy:
         self.forget()
         for vc in view.vcs.values():
             for running in vc.running.values():
-                self._run(running)
+                self._running_named(vc.name).add_unsorted(running)
 
-    def _run(self, running: RunningJob) -> None:
-        key = self.running_key(running, running.as_of_s)
-        if key is None:
-            return
-        self._entered += 1
-        job = running.job
-        self._running_named(job.vc).add(job.job_id, key, self._entered, job.gpus)
-        self.entered_running(running, key)
+    def _sort_in(self, order: RunningOrder, now_s: float) -> None:
+        """Find the places of the jobs that have started since the order was last needed."""
+        for running in order.take_unsorted():
+            key = self.running_key(running, now_s)
+            if key is not None:
+                self._entered += 1
+                order.add(running.job.job_id, key, self._entered, running.job.gpus)
+                self.entered_running(running, key, now_s)
 
     def _running_named(self, vc: str) -> RunningOrder:
         order = self._running.get(vc)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from itertools import accumulate
 
+from lucid_pipelines.domain.view import RunningJob
 from lucid_pipelines.policies.ordered_queue import Key
 
 Entry = tuple[Key, int, str, int]
@@ -12,14 +13,19 @@ Entry = tuple[Key, int, str, int]
 
 
 class RunningOrder:
-    """A sorted list with the GPUs that its beginning adds up to."""
+    """A sorted list with the GPUs that its beginning adds up to.
 
-    __slots__ = ("_by_id", "_demands", "_sums", "entries", "gpus")
+    Most jobs run and end while nobody has to wait, and are never sorted in.
+    """
+
+    __slots__ = ("_by_id", "_demands", "_sums", "entries", "gpus", "unsorted")
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
+        self.unsorted: dict[str, RunningJob] = {}
+        """Jobs that have not been needed in the order yet, in order of starting."""
         self.gpus = 0
-        """GPUs of all of them."""
+        """GPUs of all of them, sorted or not."""
         self._demands: list[int] = []
         self._by_id: dict[str, Entry] = {}
         self._sums: list[int] | None = None
@@ -32,7 +38,22 @@ class RunningOrder:
         self.gpus += gpus
         self._sums = None
 
+    def add_unsorted(self, running: RunningJob) -> None:
+        self.unsorted[running.job.job_id] = running
+        self.gpus += running.job.gpus
+
+    def take_unsorted(self) -> list[RunningJob]:
+        """Jobs that are to be added now, if they have a key."""
+        taken = list(self.unsorted.values())
+        self.unsorted.clear()
+        self.gpus -= sum([running.job.gpus for running in taken])
+        return taken
+
     def discard(self, job_id: str) -> None:
+        running = self.unsorted.pop(job_id, None)
+        if running is not None:
+            self.gpus -= running.job.gpus
+            return
         entry = self._by_id.pop(job_id, None)
         if entry is not None:
             position = bisect_left(self.entries, entry)

@@ -97,9 +97,9 @@ class Tiresias(PreemptivePolicy):
         ]
         return self._round_after(max(min(due), view.now_s)) if due else None
 
-    def entered_running(self, running: RunningJob, key: Key) -> None:
+    def entered_running(self, running: RunningJob, key: Key, now_s: float) -> None:
         if key[0] < len(self._thresholds):
-            self._note_crossing(running, running.as_of_s)
+            self._note_crossing(running, now_s)
 
     def forget(self) -> None:
         self._crossings = {}

@@ -76,15 +76,12 @@ def _run(
     options: ReplayOptions,
 ) -> None:
     next_arrival, arrival_count = 0, len(arrivals)
-    wake_s: float | None = None
+    arrival_s = arrivals[0].submit_s if arrivals else math.inf
+    wake_s = math.inf
     round_s = policy.round_s
     used_gpus = -1
     while True:
-        now_s = events.next_s
-        if next_arrival < arrival_count and arrivals[next_arrival].submit_s < now_s:
-            now_s = arrivals[next_arrival].submit_s
-        if wake_s is not None and wake_s < now_s:
-            now_s = wake_s
+        now_s = min(events.next_s, arrival_s, wake_s)
         if now_s == math.inf:
             return
         while events.next_s <= now_s:
@@ -99,17 +96,20 @@ def _run(
                 world.sampled(job)
             else:
                 world.watch(job)
-        while next_arrival < arrival_count and arrivals[next_arrival].submit_s <= now_s:
+        while arrival_s <= now_s:
             world.arrive(next_arrival, arrivals[next_arrival])
             next_arrival += 1
+            arrival_s = arrivals[next_arrival].submit_s if next_arrival < arrival_count else math.inf
         if round_s is not None and now_s % round_s:
             # Between its rounds the policy decides nothing.
+            if wake_s <= now_s:
+                wake_s = math.inf
             if state.waiting_count:
-                round_end_s = (now_s // round_s + 1) * round_s
-                wake_s = round_end_s if wake_s is None or wake_s <= now_s else min(wake_s, round_end_s)
+                wake_s = min(wake_s, (now_s // round_s + 1) * round_s)
         # Where nobody waits, only what the policy asked to be woken for, or an unstable pair, is to be decided.
-        elif state.waiting_count or state.has_unstable or (wake_s is not None and wake_s <= now_s):
-            wake_s = _pass(policy, state, world, recorder, options, now_s)
+        elif state.waiting_count or state.has_unstable or wake_s <= now_s:
+            next_s = _pass(policy, state, world, recorder, options, now_s)
+            wake_s = math.inf if next_s is None else next_s
         if state.used_gpus != used_gpus:
             used_gpus = state.used_gpus
             recorder.use(now_s, used_gpus)

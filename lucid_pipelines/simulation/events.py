@@ -31,6 +31,7 @@ class ReplayedJob:
         remaining_s: work left at ``as_of_s``, in seconds at exclusive speed.
         rate: present speed.
         since_s: when its present stay in the queue, or its present attempt, began.
+        waited_s: how long it waited for its present attempt.
         placed_number: order of starting among all jobs.
         held_gpus: what it holds, or last held.
         shares: the jobs on the same GPUs, since when, and the speed beside that job alone.
@@ -53,6 +54,7 @@ class ReplayedJob:
         "stay",
         "trace",
         "version",
+        "waited_s",
     )
 
     def __init__(self, index: int, trace: TraceJob) -> None:
@@ -62,6 +64,7 @@ class ReplayedJob:
         self.rate = 1.0
         self.as_of_s = trace.submit_s
         self.since_s = trace.submit_s
+        self.waited_s = 0.0
         self.is_running = False
         self.in_profiler = False
         self.placed_number = 0

@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,22 +37,24 @@ class Recorder:
 
     def __init__(self, job_count: int) -> None:
         # Arrays of the standard library: one item of a NumPy array costs several times as much to change.
-        self.queue_s = array("d", bytes(8 * job_count))
-        self.held_s = array("d", bytes(8 * job_count))
-        self.start_s = array("d", [math.nan]) * job_count
         self.end_s = array("d", [math.nan]) * job_count
-        self.attempt_count = array("l", bytes(array("l").itemsize * job_count))
         # Row by row in one array: one call adds a row.
         self.attempts = array("d")
+        self.gave_up = array("d")
         self.pairs = array("d")
         self.used: tuple[array[float], array[int]] = (array("d"), array("q"))
         self.lost_gpu_s: dict[str, float] = {}
         self.passes = 0
 
-    def attempt(self, job: int, start_s: float, end_s: float, end: AttemptEnd, in_profiler: bool, gpus: int) -> None:
-        self.attempts.extend((job, start_s, end_s, end, in_profiler, gpus))
-        self.held_s[job] += end_s - start_s
-        self.attempt_count[job] += 1
+    def attempt(
+        self, job: int, waited_s: float, start_s: float, end_s: float, end: AttemptEnd, in_profiler: bool, gpus: int
+    ) -> None:
+        """An attempt is over. ``waited_s``: how long the job waited for it."""
+        self.attempts.extend((job, start_s, end_s, end, in_profiler, gpus, waited_s))
+
+    def give_up(self, job: int, waited_s: float) -> None:
+        """A job left the queue without running."""
+        self.gave_up.extend((job, waited_s))
 
     def pair(self, first: int, second: int, start_s: float, end_s: float) -> None:
         if end_s > start_s:
@@ -66,7 +69,7 @@ class Recorder:
         self.lost_gpu_s[what] = self.lost_gpu_s.get(what, 0.0) + gpu_s
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Replay:
     """The outcome of one policy on one input.
 
@@ -106,15 +109,15 @@ class Replay:
     passes: int
     wall_s: float
 
-    @property
+    @cached_property
     def submit_s(self) -> Floats:
         return np.array([job.submit_s for job in self.input.jobs])
 
-    @property
+    @cached_property
     def gpus(self) -> Floats:
         return np.array([job.gpus for job in self.input.jobs])
 
-    @property
+    @cached_property
     def jct_s(self) -> Floats:
         """Submission to end; NaN for a job that did not end."""
         return self.end_s - self.submit_s
@@ -122,17 +125,22 @@ class Replay:
 
 def finish(recorder: Recorder, policy: str, given: ReplayInput, fallbacks: Mapping[str, int], wall_s: float) -> Replay:
     """Turn what was collected into arrays."""
-    attempts = np.array(recorder.attempts, np.float64).reshape(-1, 6).T
+    attempts = np.array(recorder.attempts, np.float64).reshape(-1, 7).T
+    attempt_job, count = attempts[0].astype(np.int64), len(given.jobs)
+    start_s = np.full(count, np.nan)
+    start_s[attempt_job[::-1]] = attempts[1][::-1]  # the first attempt is written last
+    gave_up = np.array(recorder.gave_up, np.float64).reshape(-1, 2).T
+    waiting_job, waited_s = np.append(attempt_job, gave_up[0].astype(np.int64)), np.append(attempts[6], gave_up[1])
     pairs = np.array(recorder.pairs, np.float64).reshape(-1, 4).T
     return Replay(
         policy=policy,
         input=given,
-        start_s=np.array(recorder.start_s, np.float64),
+        start_s=start_s,
         end_s=np.array(recorder.end_s, np.float64),
-        queue_s=np.array(recorder.queue_s, np.float64),
-        held_s=np.array(recorder.held_s, np.float64),
-        attempt_count=np.array(recorder.attempt_count, np.int32),
-        attempt_job=attempts[0].astype(np.int64),
+        queue_s=np.bincount(waiting_job, waited_s, minlength=count),
+        held_s=np.bincount(attempt_job, attempts[2] - attempts[1], minlength=count),
+        attempt_count=np.bincount(attempt_job, minlength=count).astype(np.int32),
+        attempt_job=attempt_job,
         attempt_start_s=attempts[1].copy(),
         attempt_end_s=attempts[2].copy(),
         attempt_end=attempts[3].astype(np.int64),

@@ -29,8 +29,8 @@ def whole_seconds_left(remaining_s: float, rate: float) -> int:
     """How many subtractions of ``rate`` it takes until nothing is left."""
     if remaining_s <= 0:
         return 0
-    if rate == 1.0 and remaining_s == int(remaining_s):
-        return int(remaining_s)
+    if rate == 1.0:
+        return math.ceil(remaining_s)  # taking 1 off a number above 1 rounds nothing
     return int(np.argmax(_steps_to_nothing(remaining_s, rate) <= 0))
 
 

@@ -133,7 +133,7 @@ class World:
             queued = running.job._replace(attempt_count=running.job.attempt_count + 1)
             slots = self._state.layout(queued.vc).slots(decision.placement)
             moved.append(running._replace(job=queued, placement=decision.placement, slots=slots))
-            self._record.attempt(job.index, job.since_s, now_s, AttemptEnd.RESIZED, False, job.held_gpus)
+            self._ended(job, now_s, AttemptEnd.RESIZED)
         self._state.exchange(moved)
         for running in moved:
             job = self._jobs[running.job.job_id]
@@ -156,7 +156,7 @@ class World:
         job.version += 1
         job.stay += 1
         job.is_running = False
-        self._record.attempt(job.index, job.since_s, now_s, _ENDS[decision.cause], job.in_profiler, job.held_gpus)
+        self._ended(job, now_s, _ENDS[decision.cause])
         queued = running.job._replace(
             attempt_count=running.job.attempt_count + 1,
             attained_gpu_s=running.attained_gpu_s(now_s),
@@ -189,7 +189,7 @@ class World:
         self._state.release(trace.job_id)
         if job.shares:
             self._part(job, now_s)
-        self._record.attempt(job.index, job.since_s, now_s, _DONE, job.in_profiler, job.held_gpus)
+        self._ended(job, now_s, _DONE)
         self._leave(job, now_s)
         if self._options.reuse_profiles and trace.memory_peak_mib is not None:
             self._known_profiles[trace.user, trace.name, trace.gpus] = trace
@@ -202,7 +202,7 @@ class World:
             self.end(job, now_s)
             return
         self._state.withdraw(job.trace.job_id)
-        self._record.queue_s[job.index] += now_s - job.since_s
+        self._record.give_up(job.index, now_s - job.since_s)
         self._leave(job, now_s)
 
     def sampled(self, job: ReplayedJob) -> None:
@@ -258,10 +258,7 @@ class World:
         return queued._replace(profile=profile, sharing_score=score)
 
     def _begin(self, job: ReplayedJob, now_s: float) -> None:
-        record, index = self._record, job.index
-        record.queue_s[index] += now_s - job.since_s
-        if not job.placed_number:
-            record.start_s[index] = now_s
+        job.waited_s = now_s - job.since_s
         job.since_s = job.as_of_s = now_s
         job.is_running = True
         self._placed_count += 1
@@ -270,6 +267,10 @@ class World:
         job.rate = 1.0
         if job.give_up_s is not None:
             job.remaining_s = max(job.give_up_s - now_s, 0.0)
+
+    def _ended(self, job: ReplayedJob, now_s: float, end: AttemptEnd) -> None:
+        self._record.attempt(job.index, job.waited_s, job.since_s, now_s, end, job.in_profiler, job.held_gpus)
+        job.waited_s = 0.0
 
     def _settle(self, job: ReplayedJob, now_s: float) -> None:
         if self._whole_seconds:
