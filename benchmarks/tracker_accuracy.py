@@ -61,15 +61,15 @@ def public(folder: Path) -> list[Claim]:
             path = Path(place) / "log"
             path.write_bytes(gzip.decompress((folder / "progress" / row["file"]).read_bytes()))
             progress = track_file(path, parser=RecordParser())
-            right, false = _judged(row, progress)
+            right, false = judged(row, progress)
             by_framework[row["framework"]].append(right)
             wrong, total = wrong + false, total + len(right)
     rows = [row for group in by_framework.values() for row in group]
     claims = []
     for name, bound in (("step", 0.98), ("step_time_s", 0.95), ("loss", 0.95)):
-        worst = min(by_framework, key=lambda framework: _share(by_framework[framework], name))
-        claims.append(Claim(f"public logs, {name} right", _share(rows, name), at_least=bound, samples=len(rows)))
-        least = _share(by_framework[worst], name)
+        worst = min(by_framework, key=lambda framework: share_right(by_framework[framework], name))
+        claims.append(Claim(f"public logs, {name} right", share_right(rows, name), at_least=bound, samples=len(rows)))
+        least = share_right(by_framework[worst], name)
         claims.append(Claim(f"public logs, {name} right, worst framework ({worst})", least, at_least=0.5))
     return [*claims, Claim("public logs, wrong values", wrong / total, at_most=0.02, why="worse than none")]
 
@@ -111,7 +111,7 @@ def _set(name: str, forms: Sequence[Format]) -> list[Claim]:
     ]
 
 
-def _judged(row: Mapping[str, Any], progress: Progress) -> tuple[dict[str, bool], int]:
+def judged(row: Mapping[str, Any], progress: Progress) -> tuple[dict[str, bool], int]:
     """Which values are right, and how many are wrong rather than missing."""
     expected = row["expected"]
     steps = row.get("step_accept") or [expected["step"]]
@@ -133,7 +133,7 @@ def _near(wanted: Sequence[float | None], shown: float | None, tolerance: float)
     return shown is not None and any(abs(shown - value) <= tolerance * abs(value) + 1e-12 for value in known)
 
 
-def _share(rows: Sequence[Mapping[str, bool]], name: str) -> float:
+def share_right(rows: Sequence[Mapping[str, bool]], name: str) -> float:
     return sum(row[name] for row in rows) / len(rows)
 
 

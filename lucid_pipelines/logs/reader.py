@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.logs.lines import LogLine, normalise
-from lucid_pipelines.logs.prefixes import NO_LABELS, Labels, detect_labels
+from lucid_pipelines.logs.prefixes import Labels, detect_labels
 from lucid_pipelines.logs.source import (
     BLOCK_BYTES,
     FileSource,
@@ -171,10 +171,12 @@ def labels_of(path: Path) -> Labels:
 
 def detect_labels_in(*samples: bytes) -> Labels:
     """``detect_labels`` over raw bytes; the first and last line of each sample may be cut and are left out."""
-    found = [detect_labels(_texts(sample)) for sample in samples if sample]
-    if not found:
-        return NO_LABELS
-    return Labels(task=all(f.task for f in found), host=all(f.host for f in found))
+    task = host = any(samples)
+    for sample in samples:
+        if sample and (task or host):
+            found = detect_labels(_texts(sample))
+            task, host = task and found.task, host and found.host
+    return Labels(task=task, host=host)
 
 
 def is_compressed(path: Path) -> bool:

@@ -62,7 +62,7 @@ def _redraw_or_nothing(match: re.Match[str]) -> str:
         return "\r"
     if code == "K" and arguments in ("1", "2"):
         return "\r"
-    return " " * min(int(arguments or 1), 80) if code == "C" and arguments.isdigit() else ""
+    return " " * min(int(arguments[:3]), 80) if code == "C" and arguments.isdigit() else ""
 
 
 def _erase(part: str) -> list[str]:

@@ -173,15 +173,14 @@ def gather_series(
         by_key.setdefault((column.key, column.role), []).append(column)
     found: list[Series] = []
     for same in by_key.values():
-        readings = sorted(
-            (
-                (record, value)
-                for c in same
-                for record, value in zip(c.group.records, c.values, strict=True)
-                if only is None or id(record) in only
-            ),
-            key=lambda reading: reading[0].order,
-        )
+        readings = [
+            (record, value)
+            for c in same
+            for record, value in zip(c.group.records, c.values, strict=True)
+            if only is None or id(record) in only
+        ]
+        if len(same) > 1:
+            readings.sort(key=lambda reading: reading[0].order)
         if not readings:
             continue
         newest = max(same, key=lambda c: c.group.last_order)

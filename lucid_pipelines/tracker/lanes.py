@@ -29,8 +29,10 @@ def one_lane(ticks: Sequence[Tick]) -> list[Tick]:
     Where lines name their writers, one writer's readings are taken: the one that printed most, of equal ones the
     lowest. Where they do not, the readings that are ahead of all before them, if the others are close behind.
     """
+    if len({tick.step for tick in ticks}) < MIN_LANE:
+        return list(ticks)
     moves = behaviour([t.step for t in ticks], [t.total for t in ticks])
-    if len(ticks) < MIN_LANE or (moves.counts and moves.breaks <= max(1, moves.ups // 5)):
+    if moves.counts and moves.breaks <= max(1, moves.ups // 5):
         return list(ticks)
     return _by_writer(ticks) or _leaders(ticks) or list(ticks)
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
+from typing import NamedTuple
 
 from lucid_pipelines.tracker.window import Record
 
 
-@dataclass(frozen=True)
-class Tick:
+class Tick(NamedTuple):
     """One reading of the step counter."""
 
     record: Record

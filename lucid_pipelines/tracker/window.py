@@ -43,6 +43,9 @@ _GIANT_LINE_BYTES = 32 * 1024
 _CONTROLS = bytes([*range(1, 7), *range(14, 27), *range(28, 32), 127])
 """Control characters that text does not use: not NUL (holes), bell, blanks, line ends, escape."""
 _BINARY_SHARE = 0.03
+_NOT_SHOWN = bytes([*range(9), *range(13, 32), 127])
+_GLUED = re.compile(rb"\](?:[^\s\],;:|)]| {1,4}\d{1,3}%\|)")
+"""A closed bracket with another's text behind it."""
 _DATED_TAIL_BYTES = 16 * 1024
 _PEEKED = 4
 _INTERESTING = frozenset(Role) - {
@@ -127,7 +130,6 @@ class Window:
 
     Attributes:
         records: at most ``NEWEST_PER_FORM`` of each form.
-        forms: how many lines of each form were seen in the tail, whether kept or not.
         last_order: order of the very last display state, with or without numbers.
         extent: the bytes that it was built from.
         labels: what carriers put before every line.
@@ -135,7 +137,6 @@ class Window:
     """
 
     records: tuple[Record, ...]
-    forms: dict[bytes, int]
     last_order: int
     extent: Extent
     labels: Labels
@@ -162,7 +163,6 @@ def build_window(
     """
     labels = detect_labels_in(extent.head, extent.tail)
     kept: dict[bytes, deque[_Piece] | None] = {}
-    counts: dict[bytes, int] = {}
     headers: list[tuple[int, Header]] = []
     header_of: dict[bytes, Header] = {}
     order = -1
@@ -171,10 +171,8 @@ def build_window(
         data = piece[3]
         form = form_of(data)
         if form in kept:
-            counts[form] += 1
             pieces = kept[form]
         else:
-            counts[form] = 1
             header = _header(data)
             if header is not None:
                 header_of[form] = header
@@ -193,7 +191,7 @@ def build_window(
         if pieces and (len(pieces) > 1 or pieces[0][0] >= oldest):
             records += _records(pieces, parser, labels, tables, wide)
     records.sort(key=lambda record: record.order)
-    return Window(tuple(records[-MAX_RECORDS:]), counts, order, extent, labels, announced)
+    return Window(tuple(records[-MAX_RECORDS:]), order, extent, labels, announced)
 
 
 def _oldest_lone(kept: Mapping[bytes, deque[_Piece] | None]) -> int:
@@ -268,13 +266,10 @@ def _pieces(extent: Extent) -> Iterator[_Piece]:
     order = 0
     lines = tail.split(b"\n")
     last = len(lines) - 1
-    suspect = len(tail.translate(None, _CONTROLS)) < len(tail)
+    is_odd = _is_odd(tail)
     for index, line in enumerate(lines):
-        size = len(line) + 1
-        if suspect and _is_binary(line):
-            pass
-        elif b"\r" in line or b"\x1b" in line or b"\b" in line or b"\0" in line or (b"<" in line and b"]" in line):
-            shown = [piece for frame in frames(line) for piece in unglue(frame)]
+        if is_odd and _is_odd(line):
+            shown = [] if _is_binary(line) else [piece for frame in frames(line) for piece in unglue(frame)]
             for position, text in enumerate(shown):
                 complete = index < last or position < len(shown) - 1
                 yield order, number, offset, text.encode("utf-8", "replace")[:MAX_PIECE_BYTES], complete
@@ -282,8 +277,16 @@ def _pieces(extent: Extent) -> Iterator[_Piece]:
         elif line and not line.isspace():
             yield order, number, offset, line[:MAX_PIECE_BYTES], index < last
             order += 1
-        offset += size
-        number = None if number is None else number + 1
+        offset += len(line) + 1
+        if number is not None:
+            number += 1
+
+
+def _is_odd(data: bytes) -> bool:
+    """Whether lines are more than plain text: redrawn, coloured, with holes, or glued to a progress bar."""
+    if len(data.translate(None, _NOT_SHOWN)) < len(data):
+        return True
+    return b"<" in data and _GLUED.search(data) is not None
 
 
 def _is_binary(line: bytes) -> bool:

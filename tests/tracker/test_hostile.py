@@ -36,6 +36,7 @@ LINES = {
     "no such date": b"2025-13-45 25:61:61 step %d/1000 loss 2.3",
     "NUL between": b"\0step\0 %d/1000\0 loss 2.3\0",
     "cursor control": b"\x1b[2K\x1b[1A\x1b[0Gstep %d/1000 loss 2.3\x1b[999999999C\x1b[99999999999999A",
+    "a cursor far away": b"\x1b[" + b"9" * 5000 + b"Cstep %d/1000 loss 2.3",
 }
 
 
