@@ -265,3 +265,107 @@ def test_pictures_that_are_generated_are_not_classified(tmp_path: Path) -> None:
     files["train.py"] = files["train.py"].replace("models.resnet18()", "torch.nn.Conv2d(3, 3, 3)")
     files["train.py"] += "    args = parser.parse_args()\n"
     assert read(tmp_path, files, "python train.py").value(FieldName.TASK_TYPE) == "image generation"
+
+
+def test_what_the_weights_of_a_teacher_were_trained_on_is_not_the_data(tmp_path: Path) -> None:
+    files = {"train.py": TRAINING.replace("datasets.CIFAR10", "own.Pictures")}
+    command = "python train.py --teacher_model_path /path/edm_imagenet64.pt --pretrained weights/coco.pth"
+    assert read(tmp_path, files, command).value(FieldName.DATASET) is None
+
+
+def test_the_steps_of_a_diffusion_are_not_the_length_of_the_job(tmp_path: Path) -> None:
+    program = """
+        import torch
+        class Diffusion:
+            def __init__(self, num_timesteps=40):
+                self.num_timesteps = num_timesteps
+        diffusion = Diffusion(num_timesteps=40)
+        """
+    assert read(tmp_path, {"train.py": program}, "python train.py").value(FieldName.ITERATIONS) is None
+
+
+def test_fields_of_classes_that_are_never_made_are_no_settings(tmp_path: Path) -> None:
+    files = {
+        "other.py": """
+            from dataclasses import dataclass
+            @dataclass
+            class OtherPolicyConfig:
+                max_steps: int = 10000
+                batch_size: int = 64
+                learning_rate: float = 1e-4
+            """,
+        "train.py": "import other, torch, parser_of_ours\nparser_of_ours.run()\n",
+    }
+    found = read(tmp_path, files, "python train.py")
+    for name in (FieldName.ITERATIONS, FieldName.BATCH_SIZE, FieldName.LEARNING_RATE):
+        assert found.value(name) is None
+
+
+def test_accumulation_that_is_spoken_of_but_not_read_is_missing(tmp_path: Path) -> None:
+    program = """
+        import torch, hidden
+        class Trainer:
+            def __init__(self, gradient_accumulate_every=2):
+                self.every = gradient_accumulate_every
+        hidden.later(Trainer)
+        torch.zeros(1).sum().backward()
+        """
+    assert read(tmp_path, {"train.py": program}, "python train.py").value(FieldName.GRAD_ACCUMULATION) is None
+
+
+def test_a_rate_that_is_scaled_in_one_product_is_read(tmp_path: Path) -> None:
+    program = """
+        import torch
+        from torchvision import models
+        batch_size = 8192
+        base_lr = 0.1 * batch_size / 256
+        """
+    assert read(tmp_path, {"train.py": program}, "python train.py").value(FieldName.LEARNING_RATE) == pytest.approx(3.2)
+
+
+def test_steps_of_a_data_pipeline_are_no_datasets(tmp_path: Path) -> None:
+    config = """
+        data = dict(samples_per_gpu=2, train=dict(type="RepeatDataset", dataset=dict(type="ADE20KDataset",
+            pipeline=[dict(type="LoadImageFromFile"), dict(type="Resize"), dict(type="RandomFlip")])))
+        """
+    program = """
+        import argparse
+        from mmcv import Config
+        parser = argparse.ArgumentParser()
+        parser.add_argument("config")
+        cfg = Config.fromfile(parser.parse_args().config)
+        """
+    found = read(tmp_path, {"train.py": program, "config.py": config}, "python train.py config.py")
+    assert str(found.value(FieldName.DATASET)).startswith("ADE20K")
+
+
+def test_a_loader_may_be_named_after_its_data(tmp_path: Path) -> None:
+    config = '{"arch": {"type": "MnistModel"}, "data_loader": {"type": "MnistDataLoader", "args": {"batch_size": 128}}}'
+    program = "import json\nconfig = json.load(open('config.json'))\n"
+    found = read(tmp_path, {"train.py": program, "config.json": config}, "python train.py -c config.json")
+    assert found.value(FieldName.DATASET) == "MNIST"
+    assert found.value(FieldName.MODEL) == "MnistModel"
+
+
+def test_synthetic_data_has_no_name(tmp_path: Path) -> None:
+    config = "dataset_name: c4/en\nsteps: 10\n"
+    program = "import sys, yaml\nconfig = yaml.safe_load(open(sys.argv[1]))\n"
+    files = {"train.py": program, "base.yml": config}
+    assert read(tmp_path, files, "python train.py base.yml dataset_type=synthetic").value(FieldName.DATASET) is None
+    assert read(tmp_path, files, "python train.py base.yml dataset_type=tfds").value(FieldName.DATASET) == "C4"
+
+
+def test_the_algorithm_is_the_model_of_reinforcement_learning(tmp_path: Path) -> None:
+    program = """
+        import gym, torch
+        class MLP(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = torch.nn.Linear(2, 2)
+        class SAC:
+            def __init__(self, model):
+                self.model = model
+        model = MLP()
+        algorithm: SAC = SAC(model)
+        """
+    assert read(tmp_path, {"train.py": program}, "python train.py").value(FieldName.MODEL) == "SAC"

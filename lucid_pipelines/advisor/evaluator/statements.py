@@ -49,8 +49,14 @@ def assign(machine: Machine, node: ast.Assign, frame: Frame) -> None:
 
 
 def annotated(machine: Machine, node: ast.AnnAssign, frame: Frame) -> None:
-    if node.value is not None:
-        assign_target(machine, node.target, machine.eval(node.value, frame), frame, _site(frame, node))
+    if node.value is None:
+        return
+    value = machine.eval(node.value, frame)
+    if frame.is_class and isinstance(node.target, ast.Name):
+        # A field with its default: what instances hold is noted with them.
+        machine.bind(node.target.id, _named(value, node.target.id), frame)
+        return
+    assign_target(machine, node.target, value, frame, _site(frame, node))
 
 
 def augmented(machine: Machine, node: ast.AugAssign, frame: Frame) -> None:

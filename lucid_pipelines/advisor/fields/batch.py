@@ -118,6 +118,10 @@ def _accumulation(facts: JobFacts) -> Pick | Missing | None:
     return pick_setting(facts.table, ACCUMULATION, _count, use_final=True)
 
 
+_ACCUMULATES = re.compile(r"gradient_accumul|grad_accum|accumulate_(every|grad)|accum(ulation)?_(steps|iter)")
+"""A program that speaks of accumulation, but of which no setting was read."""
+
+
 def _count(value: object) -> int | None:
     number = positive_whole(value)
     return number if number is not None and number <= 100_000 else None
@@ -131,7 +135,10 @@ def _put_accumulation(facts: JobFacts, batches: Batches) -> None:
         facts.put(FieldName.GRAD_ACCUMULATION, pick_to_field(accumulation))
     elif isinstance(accumulation, Missing):
         facts.put(FieldName.GRAD_ACCUMULATION, accumulation)
-    elif facts.complete and (batches.loaded is not None or facts.calls("fit", "backward", "step", "minimize")):
+    elif facts.complete and (
+        batches.loaded is not None
+        or (facts.calls("fit", "backward", "step", "minimize") and not facts.mentions(_ACCUMULATES))
+    ):
         facts.put(FieldName.GRAD_ACCUMULATION, to_field(1, [], 0.75, "no accumulation in the program"))
     else:
         facts.put(

@@ -15,7 +15,8 @@ from lucid_pipelines.advisor.fields.vocabulary import dataset_of, family_of, is_
 from lucid_pipelines.advisor.metadata import FieldName, Missing, SourceKind
 
 _CLEAR = frozenset({"dataset_name", "dataset", "data_set", "dataset_path", "datasets", "task_name", "data_name",
-    "mixture_or_task_name", "dataset_id", "env_id", "env", "env_name", "gym_id", "game", "corpus", "benchmark",
+    "mixture_or_task_name", "dataset_id", "env_id", "env", "env_name", "gym_id", "game", "game_name",
+    "corpus", "benchmark",
     "train_dataset", "train_dataset_name", "environment"})  # fmt: skip
 _NOT_DATA = re.compile(
     r"(token|vocab|merge|bpe|sentencepiece|output|save|log_|cache|model_|ckpt|checkpoint|embedding|pretrained|class|_type$|config|transform|augment|aug_|stats|conda|docker|venv|wandb|project|fold|split|text_col|column|processed|loader_type|feature_|num_|size)"
@@ -40,6 +41,8 @@ _INNER_KEYS = frozenset(
     }
 )
 _PROCESSING = re.compile(r"process|transform|augment|tokeniz|collat|sampler|loader|pipeline|normal|resize")
+_STEPS_OF = re.compile(r"(^|\.)\w*(pipeline|transforms?|collate\w*)\.\d+\.")
+"""Steps that data go through, one after the other."""
 _KEYED = re.compile(r"(?:^|\.)datasets\.([A-Za-z][\w\-]*)\.")
 _LOADERS = frozenset({"load_dataset", "load", "load_from_disk", "builder", "get_dataset", "create_dataset",
     "build_dataset", "make_dataset", "make", "load_data", "make_vec", "make_atari_env", "make_vec_env",
@@ -60,6 +63,7 @@ def read_dataset(facts: JobFacts) -> None:
     """Fill in ``dataset``."""
     found = [
         *_from_settings(facts),
+        *_from_loaders(facts),
         *_from_calls(facts),
         *_from_instances(facts),
         *_from_texts(facts),
@@ -69,12 +73,26 @@ def read_dataset(facts: JobFacts) -> None:
     if not found:
         facts.put(FieldName.DATASET, Missing("no dataset was found"))
         return
+    made_up = _synthetic(facts)
+    if made_up is not None:
+        facts.put(FieldName.DATASET, made_up)
+        return
     best = max(found, key=lambda each: each.strength)
     names = list(dict.fromkeys(each.text for each in found if each.strength == best.strength))
     if len(names) > 4:
         facts.put(FieldName.DATASET, Missing(f"a mixture of {len(names)} datasets", (evidence_of(best.lit),)))
         return
     facts.put(FieldName.DATASET, to_field(" + ".join(names), [best.lit], best.confidence_frac))
+
+
+def _synthetic(facts: JobFacts) -> Missing | None:
+    """A launch that asks for made-up data: the name that stands beside it is not used."""
+    for setting in facts.table.named("dataset_type", "data_type", "synthetic_data", "use_synthetic_data", "fake_data"):
+        value = setting.initial.value
+        asked = value is True or str(value).lower() in ("synthetic", "fake", "dummy", "random", "mock")
+        if setting.level == 3 and asked:
+            return Missing("synthetic data", (evidence_of(setting.initial),))
+    return None
 
 
 def _from_settings(facts: JobFacts) -> list[Found]:
@@ -90,6 +108,20 @@ def _from_settings(facts: JobFacts) -> list[Found]:
         candidate = _setting_candidate(setting, name, DATASET.index(name))
         if candidate is not None:
             found.append(candidate)
+    return found
+
+
+_NAMED_LOADER = re.compile(r"(^|\.)(data_?loader|data_?module|train_(data_?)?loader)\.(type|name|_target_|class_path)$")
+
+
+def _from_loaders(facts: JobFacts) -> list[Found]:
+    """``data_loader: {type: MnistDataLoader}``: a loader that is named after its data."""
+    found: list[Found] = []
+    for setting in facts.table.settings:
+        if setting.level >= 2 and isinstance(setting.initial.value, str) and _NAMED_LOADER.search(setting.path):
+            known = dataset_of(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", setting.initial.value))
+            if known is not None:
+                found.append(Found(known.name, setting.initial, 0.85, 64))
     return found
 
 
@@ -120,7 +152,7 @@ def _dataset_key(path: str, wanted: set[str]) -> str | None:
     inside = set(parts[:-1]) & {"dataset", "datasets", "train_dataset"}
     if len(parts) > 1 and last in _INNER_KEYS and inside and not _PROCESSING.search(path):
         return "dataset"
-    if (len(parts) > 1 and last in _INNER_KEYS) or last.isdigit():
+    if ((len(parts) > 1 and last in _INNER_KEYS) or last.isdigit()) and not _STEPS_OF.search(path):
         for part in reversed(parts[:-1]):
             if part in wanted or part in ("train_dataset", "datamodule", "data_module", "paths"):
                 return part if part in wanted else "dataset"
@@ -262,16 +294,24 @@ def _from_texts(facts: JobFacts) -> list[Found]:
     return found
 
 
-_ELSEWHERE = re.compile(r"exp|output|save|log|ckpt|checkpoint|out_dir|pretrain|init_from|restore")
+_ELSEWHERE = re.compile(
+    r"exp|output|save|log|ckpt|checkpoint|out_dir|pretrain|init_from|restore|teacher|weights|model_path|\.(pth|safetensors)$"
+)
 """Words of options whose value names what was, or will be, made of data: not the data."""
+
+
+_LONE_OPTION = re.compile(r"^--?[A-Za-z][\w.\-]*$")
 
 
 def _from_words(facts: JobFacts) -> list[Found]:
     """The launch line and the entry's own place, when they name a dataset."""
     found: list[Found] = []
     launch = facts.launch
-    for word in launch.args if launch is not None else []:
+    args = launch.args if launch is not None else []
+    for before, word in zip([None, *args], args, strict=False):
         text = str(word.value)
+        if before is not None and _LONE_OPTION.match(str(before.value)) and _ELSEWHERE.search(str(before.value)):
+            continue
         # The name of an option is the program's; only its value is the job's.
         said = text.partition("=")[2] if text.startswith("-") else text
         known = dataset_of(said) if said else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -54,6 +55,14 @@ class JobFacts:
     def calls(self, *endings: str) -> list[CallEvent]:
         """Noted library calls whose last name is one of these."""
         return [event for event in self.trace.calls if last_name(event.path) in endings]
+
+    def mentions(self, pattern: re.Pattern[str]) -> bool:
+        """Whether the source of a module that was walked through contains a pattern."""
+        machine = self.machine
+        if machine is None:
+            return False
+        texts = (machine.tree.read_text(module.file) for module in machine.modules.walked())
+        return any(text is not None and pattern.search(text) is not None for text in texts)
 
 
 _EMPTY = Trace()

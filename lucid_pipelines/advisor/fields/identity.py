@@ -131,7 +131,7 @@ def _letters(text: str) -> str:
 
 
 _NESTED_MODEL = re.compile(
-    r"(^|\.)(model|net|network|backbone|module|student|generator|decoder|encoder|agent|policy|"
+    r"(^|\.)(model|net|network|arch|backbone|module|student|generator|decoder|encoder|agent|policy|"
     r"lit_model|model_config|model_cfg|architecture)\.(_component_|_target_|"
     r"class_path|type|_name_|name|_name|model_type|arch|identifier|"
     r"pretrained_model_name_or_path|model_name|config|hf_config_path|model_id)$"
@@ -245,7 +245,7 @@ def _from_launch_words(facts: JobFacts) -> list[Named]:
         if not mark and before is not None and str(before.value).startswith("-"):
             option = str(before.value)
         if value.startswith("-") or (
-            re.search(r"output|save|log|ckpt|tokeniz|vocab|merge|data", option)
+            re.search(r"output|save|log|ckpt|tokeniz|vocab|merge|data|teacher", option)
             and not value.endswith((".yaml", ".yml", ".py", ".json", ".gin", ".toml"))
         ):
             continue
@@ -318,6 +318,12 @@ def _named_networks(facts: JobFacts) -> list[tuple[str, int, int]]:
     ]
 
 
+def _is_algorithm(name: str, target: str) -> bool:
+    family = family_of(name)
+    is_holder = target.lower() in ("algorithm", "algo", "agent", "policy", "learner", "model")
+    return is_holder and family is not None and family.task == "reinforcement learning"
+
+
 _PARTS = frozenset({"encoder", "decoder", "actor", "critic", "backbone", "head", "projector", "predictor"})
 """Names of parts: what the whole is called is said elsewhere."""
 
@@ -327,6 +333,10 @@ def _from_instance(facts: JobFacts, event: InstanceEvent, position: int) -> Name
     libraries = cls.library_bases()
     is_model = is_network(libraries) or any("LightningModule" in base for base in libraries)
     name = cls.name
+    if _is_algorithm(name, event.target or ""):
+        # In reinforcement learning the algorithm is the model; its networks are parts.
+        lit = Lit(name, Origin(SourceKind.CODE, event.site.file, event.site.line, event.target))
+        return Named(name, lit, 0.82, 66)
     if not is_model or name.lower() in _PARTS or (_NOT_MODELS.search(name) and family_of(name) is None):
         return None
     target = event.target or ""

@@ -136,9 +136,10 @@ def _read_rate(facts: JobFacts, sinks: list[tuple[str, CallEvent, Value | None]]
 
 
 def _is_factor(rate: Lit) -> bool:
-    """``base_lr = batch_size / 256``: computed from the batch and from no rate."""
+    """``base_lr = batch_size / 256``: computed from the batch and from no rate; ``0.1 * batch_size / 256`` is one."""
     names = {normal_name(root.origin.name) for root in roots(rate) if root.origin is not None and root.origin.name}
-    return bool(names & _BATCH_NAMES) and not names & set(LEARNING_RATE)
+    is_scaled = any(isinstance(root.value, float) and 0 < root.value < 1 for root in roots(rate))
+    return bool(names & _BATCH_NAMES) and not names & set(LEARNING_RATE) and not is_scaled
 
 
 _OTHER_NETWORK = re.compile(r"(disc|critic|teacher|warmup|finetune|(^|[._])d_|[._]d[._])")
@@ -408,7 +409,7 @@ def _kind_of_mixed(facts: JobFacts, switch: Lit) -> FieldValue | Missing:
         kind = _precision_of((setting.final or setting.initial).value)
         if kind is not None and setting.trust > Trust.ASSIGNMENT:
             return to_field(kind, [switch, setting.initial], 0.88)
-    if switch.origin is not None and switch.origin.name is not None and _mentions(facts, _BF16):
+    if switch.origin is not None and switch.origin.name is not None and facts.mentions(_BF16):
         return Missing("mixed precision is switched on; the program knows more than one kind", (evidence_of(switch),))
     return to_field("fp16", [switch], 0.85)
 
@@ -498,18 +499,7 @@ _MENTION = re.compile(r"bfloat16|float16|autocast|GradScaler|bf16|fp16|mixed_pre
 
 def _mentions_lower(facts: JobFacts) -> bool:
     """Whether a module that was walked through speaks of lower precision."""
-    return _mentions(facts, _MENTION)
-
-
-def _mentions(facts: JobFacts, pattern: re.Pattern[str]) -> bool:
-    machine = facts.machine
-    if machine is None:
-        return False
-    for module in machine.modules.walked():
-        text = machine.tree.read_text(module.file)
-        if text is not None and pattern.search(text):
-            return True
-    return False
+    return facts.mentions(_MENTION)
 
 
 def _is_off(facts: JobFacts) -> bool:
@@ -531,7 +521,7 @@ def _autocast(facts: JobFacts) -> FieldValue | None:
     """``torch.autocast(dtype=…)`` and ``GradScaler(enabled=…)`` in the walked program."""
     for event in facts.trace.calls:
         last = last_name(event.path)
-        if last not in ("autocast", "GradScaler"):
+        if last not in ("autocast", "GradScaler") or event.path.startswith("either"):
             continue
         enabled = event.kwargs.get("enabled")
         if last == "GradScaler" and enabled is None:

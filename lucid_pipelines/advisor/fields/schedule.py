@@ -233,6 +233,8 @@ def _limit(value: object) -> float | int | None:
     return None if number is None or number >= 1e16 else number
 
 
+_TIMESTEPS = frozenset({"n_timesteps", "num_timesteps", "max_timesteps"})
+"""Names that count the steps of a diffusion where there is no environment."""
 _FEWEST_FRAMES = 1_000
 """Fewer frames are those of one observation, not of a training."""
 
@@ -248,6 +250,13 @@ def _plausible(kind: IterationType, picked: Pick, facts: JobFacts) -> bool:
         kind is IterationType.ENV_STEPS
         and "frames" in setting.name
         and (number < _FEWEST_FRAMES or not (_is_reinforcement(facts) or _has_environments(facts)))
+    ):
+        return False
+    if (
+        kind is IterationType.ENV_STEPS
+        and setting.name in _TIMESTEPS
+        and setting.level < 2
+        and not (_is_reinforcement(facts) or _has_environments(facts))
     ):
         return False
     if setting.name == "epoch" and (setting.trust is not Trust.PARSED or setting.level < 2):
