@@ -53,8 +53,7 @@ def would_profile(system: System, nodes: Iterable[Node], job: Job, forecast: For
     if rules is None or not rules.wants(job.spec.gpus):
         return False
     waiting = system.store.jobs.counts()[JobState.PROFILE_QUEUED]
-    is_busy = rules.is_busy(waiting, forecast, system.clock.now().timestamp())
-    if not rules.wants(job.spec.gpus, busy=is_busy):
+    if not rules.wants_now(job.spec.gpus, waiting, forecast, system.clock.now().timestamp()):
         return False
     pool = [node for node in nodes if node.vc == rules.profiler_vc]
     return bool(pool) and can_ever_fit(FreeGpus.of_nodes(pool), job.spec.gpus)

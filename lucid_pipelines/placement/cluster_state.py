@@ -139,6 +139,10 @@ class ClusterState:
         """Whether a virtual cluster could hold such a job if it were empty."""
         return vc in self._vcs and can_ever_fit(self._vcs[vc].view.free, gpus, gpu_type)
 
+    def queue_length(self, vc: str) -> int:
+        """How many jobs wait in a virtual cluster."""
+        return len(self._vcs[vc].view.queued) if vc in self._vcs else 0
+
     def queued(self, job_id: str) -> QueuedJob:
         return self._queued(job_id)[1]
 

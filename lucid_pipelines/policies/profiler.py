@@ -40,11 +40,9 @@ class Profiler(QueuePolicy):
 
     def window_s(self, view: ClusterView, vc: VcView, job: QueuedJob | None = None) -> float:
         """The present profiling window (Tprof), of a job that starts slowly a longer one."""
-        if job is not None and job.long_cold_start:
-            return max(self.rules.cold_start_window_s, self.rules.profile_window_s)
-        if self.rules.is_busy(len(vc.queued), view.forecast, view.now_s):
-            return min(self.rules.busy_window_s, self.rules.profile_window_s)
-        return self.rules.profile_window_s
+        starts_slowly = job is not None and job.long_cold_start
+        busy = not starts_slowly and self.rules.is_busy(len(vc.queued), view.forecast, view.now_s)
+        return self.rules.longest_s(long_cold_start=starts_slowly, busy=busy)
 
     def look_at(self, view: ClusterView) -> Iterable[str]:
         names = self.queues.follow(view)

@@ -62,6 +62,22 @@ class ProfilingRules:
         most = self.profile_max_gpus if not busy or self.busy_max_gpus is None else self.busy_max_gpus
         return self.profiler_vc is not None and gpus <= most
 
+    def wants_now(self, gpus: int, waiting: int, forecast: Forecast | None, now_s: float) -> bool:
+        """Whether a job that arrives now is profiled first; a burst narrows who is (section 7).
+
+        Args:
+            waiting: jobs that wait to be profiled already.
+        """
+        if not self.wants(gpus) or self.busy_max_gpus is None:
+            return self.wants(gpus)
+        return self.wants(gpus, busy=self.is_busy(waiting, forecast, now_s))
+
+    def longest_s(self, *, long_cold_start: bool, busy: bool = False) -> float:
+        """The profiling window (Tprof): of a job that starts slowly a longer one, in a burst a shorter one."""
+        if long_cold_start:
+            return max(self.cold_start_window_s, self.profile_window_s)
+        return min(self.busy_window_s, self.profile_window_s) if busy else self.profile_window_s
+
     def is_busy(self, waiting: int, forecast: Forecast | None, now_s: float) -> bool:
         """Whether many jobs wait to be profiled, or are about to be submitted: a burst (section 7)."""
         if not self.time_aware:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -67,6 +67,8 @@ class ReplayOptions:
             ``None`` = pairs are not watched.
         curves: speeds on other numbers of GPUs, by job id, under policies that resize jobs (Pollux, Sia).
         avoid_nodes: nodes that a job is kept off, by its id (R-19).
+        long_cold_start: ids of jobs whose users say that they start slowly: they are profiled for longer. Traces do
+            not tell.
     """
 
     preemption_cost_s: float = 40.0
@@ -83,6 +85,7 @@ class ReplayOptions:
     watch_s: float = 120.0
     curves: Mapping[str, ScalingCurve] = field(default_factory=dict[str, ScalingCurve])
     avoid_nodes: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    long_cold_start: Collection[str] = frozenset[str]()
     faults: ReplayFaults = ReplayFaults()
 
     def preemption_cost_of(self, gpus: int) -> float:

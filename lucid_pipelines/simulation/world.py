@@ -23,6 +23,8 @@ _ENDS = {
     StopCause.UNSTABLE_PAIR: AttemptEnd.UNPACKED,
     StopCause.SLOW_PAIR: AttemptEnd.UNPACKED,
 }
+_UNPROFILED = ProfilingRules()
+"""How long a job runs until its profile is known where nobody profiles."""
 
 
 def _as_queued(trace: TraceJob, gpus: int, index: int) -> QueuedJob:
@@ -84,6 +86,8 @@ class World:
         queued = _as_queued(trace, job.held_gpus, index)
         if self._options.avoid_nodes:
             queued = queued._replace(avoid_nodes=self._options.avoid_nodes.get(trace.job_id, ()))
+        if trace.job_id in self._options.long_cold_start:
+            queued = queued._replace(long_cold_start=True)
         profiler_vc = None if self._profiling is None else self._profiler_for(self._profiling, job)
         if profiler_vc is not None:
             self._state.enqueue(queued._replace(vc=profiler_vc))
@@ -104,7 +108,7 @@ class World:
         job.in_profiler = stage is PROFILE
         self._set_rate(job, self._settle_in(job, running) if self._resizes else 1.0)
         if self._scorer is not None and running.job.profile is None and not job.in_profiler:
-            window_s = self._profiling.profile_window_s if self._profiling is not None else 200.0
+            window_s = (self._profiling or _UNPROFILED).longest_s(long_cold_start=running.job.long_cold_start)
             self._events.add(now_s + window_s, SAMPLED, job)
 
     def pack(self, decision: Pack, now_s: float) -> None:
@@ -240,10 +244,13 @@ class World:
 
     def _profiler_for(self, profiling: ProfilingRules, job: ReplayedJob) -> str | None:
         """The profiler's virtual cluster, if the job is to be profiled and fits there."""
-        if not profiling.wants(job.held_gpus):
+        vc, gpus = profiling.profiler_vc, job.held_gpus
+        if vc is None:
             return None
-        vc = profiling.profiler_vc
-        return vc if vc is not None and self._state.can_ever_fit(vc, job.held_gpus, job.trace.gpu_type) else None
+        waiting = self._state.queue_length(vc)
+        if not profiling.wants_now(gpus, waiting, self._options.forecast, job.trace.submit_s):
+            return None
+        return vc if self._state.can_ever_fit(vc, gpus, job.trace.gpu_type) else None
 
     def _past_profile(self, trace: TraceJob) -> TraceJob | None:
         if self._options.profiles_known:

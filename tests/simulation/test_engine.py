@@ -115,6 +115,30 @@ def test_the_profiler_ends_short_jobs_and_costs_the_others_their_first_run() -> 
     assert result.queue_s.tolist() == [0, 0]
 
 
+def test_a_burst_narrows_who_is_profiled() -> None:
+    """As in the live profiler: while many wait for it, larger jobs go past it and are sampled where they run."""
+    jobs = [trace_job(f"j{i}", i, 300, 8, user=f"u{i}") for i in range(7)] + [
+        trace_job("late", 10, 300, 2, user="v"),
+        trace_job("small", 10, 300, 1, user="w"),
+    ]
+    chosen = {"profiler_nodes": 1, "max_borrowed_nodes": 0, "borrow_above_jobs": 4, "profile_window_s": 50.0}
+    # One is profiled, five wait when the seventh large one comes, and the one with two GPUs: both go past the profiler.
+    for limit, expected in ((None, 9), (1, 7)):
+        options = ReplayOptions(pair_speeds=Constant(0.9, 0.9), scorer=Scores(), reuse_profiles=False)
+        result = run("lucid", jobs, one_vc(8), options, busy_max_gpus=limit, busy_window_s=50.0, **chosen)
+        assert int(result.attempt_in_profiler.sum()) == expected, limit
+
+
+def test_a_job_that_starts_slowly_is_profiled_for_longer() -> None:
+    jobs = [trace_job("slow", 0, 1_000, 1), trace_job("quick", 0, 1_000, 1, user="v")]
+    options = ReplayOptions(
+        pair_speeds=Constant(0.9, 0.9), scorer=Scores(), long_cold_start={"slow"}, reuse_profiles=False
+    )
+    result = run("lucid", jobs, one_vc(8), options, profile_window_s=100.0, cold_start_window_s=400.0, profiler_nodes=1)
+    assert ends(result) == {"slow": 1_400.0, "quick": 1_100.0}
+    assert result.lost_gpu_s == {"profiling": 500.0}
+
+
 def test_without_a_node_to_spare_nobody_is_profiled_and_it_is_counted() -> None:
     result = run("lucid", [trace_job("x", 0, 50)], one_vc(1), packing_options())
     assert not result.attempt_in_profiler.any()
