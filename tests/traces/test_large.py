@@ -1,4 +1,4 @@
-"""A million jobs: made, written, read and summed up within bounded time and memory."""
+"""A million jobs: made, written, read and summed up within bounded memory."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 SCRIPT = """
-import resource, sys, time
+import resource, sys
 from lucid_pipelines.traces import convert, describe, generate, load
-began = time.process_time()
 path = convert(generate(1, jobs=1_000_000, days=180), sys.argv[1])
 trace = load(path)
 assert trace.job_count == trace.rows_read == 1_000_000, trace.rows_read
 assert describe(trace).jobs == 1_000_000
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, time.process_time() - began)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """
 
 
@@ -27,7 +26,4 @@ def test_a_million_jobs(tmp_path: Path) -> None:
         [sys.executable, "-c", SCRIPT, str(tmp_path / "t.parquet")], capture_output=True, text=True, timeout=280
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    peak_mib, cpu_s = map(float, done.stdout.split())
-    # Measured on a busy machine: 758 MiB and 29 s of CPU; the bounds catch a change of kind, not of degree.
-    assert peak_mib < 1536
-    assert cpu_s < 120
+    assert float(done.stdout) < 1536, "measured: 758 MiB; the bound catches a change of kind, not of degree"

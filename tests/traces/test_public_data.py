@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tarfile
-import time
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +20,7 @@ pytestmark = pytest.mark.shared
 
 
 def test_philly(shared_data: Path) -> None:
-    began = time.perf_counter()
     trace = load(shared_data / "philly")
-    assert time.perf_counter() - began < 15  # about 0.6 s alone on one core; the bound only catches blunders
     assert trace.format == "philly_csv"
     assert trace.job_count == trace.rows_read > 60_000
     assert trace.quarantined_count == 0
