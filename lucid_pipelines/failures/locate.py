@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from lucid_pipelines.failures.records import Record, RecordKind
 from lucid_pipelines.failures.scan import Judged, Scan
-from lucid_pipelines.failures.verdicts import Verdict
+from lucid_pipelines.failures.verdicts import CLEAN_EXIT, Verdict
 from lucid_pipelines.failures.vocabulary import Category, Component, Ending, Role
 
 _SURVIVED_LINES = 4
@@ -188,9 +188,12 @@ class _Locator:
         marker = strong[0]
         before = [item for item in alive if item.position < marker.position and item.role is Role.ROOT]
         near = [item for item in before if self._scan.longest_quiet(item.record.last, marker.position) < _QUIET_LINES]
-        if any(item.record.kind is RecordKind.TRACEBACK for item in near):
+        if any(item.record.kind is RecordKind.TRACEBACK or _is_of_another(item, marker) for item in near):
             return alive, None
-        real = [item for item in alive if item.position > marker.position and _is_real_after_success(item)]
+        if marker.verdict.rule_id == CLEAN_EXIT and _ends_on_purpose(alive, marker):
+            return alive, None
+        later = [item for item in alive if item.position > marker.position]
+        real = [item for item in later if _is_real_after_success(item) or _is_of_another(item, marker)]
         if real:
             return alive, None
         for item in alive:
@@ -348,6 +351,18 @@ def _is_real_after_success(item: Judged) -> bool:
         for f in item.record.frames
     )
     return bool(own) and not at_exit
+
+
+def _ends_on_purpose(alive: list[Judged], exit_: Judged) -> bool:
+    """An interrupted program often ends itself with status 0: that it was interrupted tells more."""
+    return any(item.role is Role.CANCEL and item.position < exit_.position for item in alive)
+
+
+def _is_of_another(item: Judged, exit_: Judged) -> bool:
+    """One process that ended well says nothing of a part of the hardware that another one lost."""
+    family = item.verdict.family
+    is_hardware = family is not None and family.component in (Component.GPU, Component.NVLINK)
+    return exit_.verdict.rule_id == CLEAN_EXIT and item.role is Role.ROOT and is_hardware and not item.verdict.soft
 
 
 def _outweighs(item: Judged, remark: Judged) -> bool:

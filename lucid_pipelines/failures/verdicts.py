@@ -12,6 +12,7 @@ from lucid_pipelines.failures.rulebase import MAX_MATCHED_CHARS, Family, Rule, R
 from lucid_pipelines.failures.vocabulary import Category, Component, Ending, Restart, Role
 from lucid_pipelines.failures.xid import XidPointsTo, find_xid, load_xids
 
+CLEAN_EXIT = "clean-exit"
 _GENERIC_RULE = "code"
 _MEMO_LIMIT = 20_000
 _LAUNCHER_FILE = re.compile(
@@ -33,6 +34,14 @@ _OF_CODE = re.compile(
 )
 """Exceptions that Python code raises about its own values; what stands in quotes in them is such a value."""
 _QUOTED = re.compile(r"""(?<![A-Za-z0-9])(?:'[^'\n]{0,2000}'|"[^"\n]{0,2000}")""")
+_CLEAN_EXIT = re.compile(
+    r"(?:^|[\s)\]])(?:(?:\w+\.)*(?:SystemExit|GeneratorExit)|click\.exceptions\.Exit|typer\.Exit)"
+    r"(?:: *(?:0|None|False)?|\((?:0|None|False|)\))?\s*$"
+    r"|\bexception=(?:SystemExit|GeneratorExit)\((?:0|None|False|)\)"
+)
+"""A program that ends itself with status 0, however that is written. It fails nobody."""
+_CANCELLED_TASK = re.compile(r"^(?:\w+\.)*CancelledError(?:: *)?$")
+"""What a coroutine says when something else ended it."""
 _SIGNAL_TYPE = re.compile(r"SignalException$")
 _SEVERITY = re.compile(
     r"\b(ERROR|FATAL|CRITICAL|SEVERE|PANIC|EMERG)\b|^\W{0,3}[EF]\d{4} |\b[Ee]rror: |^\W{0,3}(error|fatal)\b"
@@ -154,6 +163,10 @@ class Judge:
         text = record.text
         if _NOISE_FRAME.match(text):
             return Verdict(Role.CASCADE, "native-frame", why="a native stack frame")
+        if _CLEAN_EXIT.search(text):
+            return _clean_exit()
+        if _CANCELLED_TASK.match(text):
+            return Verdict(Role.CASCADE, "cancelled-task", why="a task that something else ended")
         if (xid := self._judge_xid(_without_values(record, text))) is not None:
             return xid
         found = [rule for rule in self._said_by(record, text) if _conditions_met(rule, met)]
@@ -209,6 +222,10 @@ class Judge:
             return Verdict(Role.TEARDOWN, "ignored", why="Python ignored this exception")
         if name.rsplit(".", 1)[-1] == "KeyboardInterrupt":
             return Verdict(Role.CANCEL, "interrupted", ending=Ending.INTERRUPTED, why="interrupted by the user")
+        if _CLEAN_EXIT.match(record.text):
+            return _clean_exit()
+        if _CANCELLED_TASK.match(record.text):
+            return Verdict(Role.CASCADE, "cancelled-task", why="a task that something else ended")
         if _SIGNAL_TYPE.search(name):
             return Verdict(Role.CANCEL, "terminated", ending=Ending.TERMINATED, soft=True, why="a signal from outside")
         found = [rule for rule in self._rules_of(record) if _conditions_met(rule, met)]
@@ -282,6 +299,10 @@ class Judge:
             if family is not None:
                 return Verdict(Role.ROOT, f"xid-{entry.code}", family, why=f"Xid {entry.code}: {entry.meaning}")
         return Verdict(Role.EVIDENCE, f"xid-{entry.code}", why=f"Xid {entry.code}: {entry.meaning}")
+
+
+def _clean_exit() -> Verdict:
+    return Verdict(Role.SUCCESS, CLEAN_EXIT, ending=Ending.SUCCEEDED, why="the program ended itself with status 0")
 
 
 def _has_plain_digits(text: str) -> bool:
