@@ -29,10 +29,18 @@ _NO_ATTRIBUTE = re.compile(r"module '?[\w.]+'? has no attribute|'(?P<owner>[A-Z]
 _PLAIN_OBJECTS = frozenset(
     {"NoneType", "Tensor", "Parameter", "Namespace", "DataFrame", "Series", "Path", "DictConfig"}
 )
+_FOR_A_PERSON = re.compile(
+    r"\b(is |are )?forbidden\b|\bunauthori[sz]ed\b|(permission|access) denied|not (permitted|authori[sz]ed)|does not exist"
+    r"|\b(configmap|secret|volume|claim|bucket|image|queue|account|project|user|key|token|role|namespace)s? \S{1,80} not found"
+    r"|unknown (field|option|parameter)|invalid (option|argument|parameter|credential|token|value|name)|(licen[sc]e|token|"
+    r"certificate|credentials?|subscription) (has |have |is |are )?(expired|invalid)|certificate verify failed",
+    re.IGNORECASE,
+)
 _IMPORT = re.compile(r"^(\w+\.)*(ImportError|ModuleNotFoundError)")
 _SIGKILL = re.compile(
     r"signal:? ?-?9\b|SIGKILL|exit ?code:? ?:? ?-?(9|137)\b|status -?(9|137)\b|\bKilled\b", re.IGNORECASE
 )
+_WORKER_GONE = re.compile(r"worker.{0,40} exited unexpectedly")
 _NATIVE = re.compile(
     r"signal:? ?-?(11|4|7|8)\b|SIG(SEGV|ILL|BUS|FPE)|exit ?code:? ?:? ?-?(11|139|132|135|136)\b|Segmentation",
     re.IGNORECASE,
@@ -159,21 +167,36 @@ def _by_family(root: Judged, family: Family, located: Located, rules: RuleBase, 
     if _speaks_against(root, family, model):
         confidence = min(confidence, CONFIDENCE["disputed"])
         reasons.append("the wording speaks against it: a person should look before anything is restarted")
+    restart = family.restart
+    if restart.is_automatic and _is_for_a_person(root, family):
+        restart = Restart.UNSURE
+        reasons.append("the wording names something that is missing or not allowed: a restart would find it so again")
     if name in ("checkpoint-write", "io-error") and "disk-full" in rules.families and _near(located, root, "disk-full"):
         family = rules.family("disk-full")
+        restart = family.restart
         reasons.append("a line nearby shows the file system at 100 %")
     if name in ("peer-reset", "collective-timeout", "rendezvous") and (part := _hardware_nearby(located, root)):
         reasons.append(f"line {part.record.number} nearby: {part.record.text[:100]}")
     return Classified(
         family.category,
         family.component,
-        family.restart,
+        restart,
         confidence,
         Source.RULE,
         root.verdict.rule_id,
         family,
         tuple(reasons),
     )
+
+
+def _is_for_a_person(root: Judged, family: Family) -> bool:
+    """Whether the error's own words say what a person must provide or allow, whatever part they are about.
+
+    Hardware is never missing for such a reason, and what a node's own services refuse one another is not theirs to mend.
+    """
+    if family.component not in (Component.NETWORK, Component.STORAGE):
+        return False
+    return _FOR_A_PERSON.search(root.record.text[:2000]) is not None
 
 
 def _speaks_against(root: Judged, family: Family, model: TextModel | None) -> bool:
@@ -206,6 +229,8 @@ def _by_echo(root: Judged, rules: RuleBase) -> Classified:
     family = None
     if _NATIVE.search(text):
         family, why = rules.families.get("segfault"), "a process died in native code and left no other message"
+    elif _WORKER_GONE.search(text):
+        family, why = rules.families.get("host-oom"), "a data worker went away without a word: most often host memory"
     elif _SIGKILL.search(text):
         family, why = rules.families.get("host-oom"), "a process was killed and left no message: most often host memory"
     else:

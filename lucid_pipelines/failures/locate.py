@@ -17,6 +17,7 @@ from lucid_pipelines.failures.vocabulary import Category, Component, Ending, Rol
 
 _SURVIVED_LINES = 4
 _QUIET_LINES = 25
+_EXPECTED_TIMES = 2
 _HANDLED_WITHIN = 4
 _GOES_ON_LINES = 12
 _HEAD_LINES = 3
@@ -188,7 +189,7 @@ class _Locator:
         marker = strong[0]
         before = [item for item in alive if item.position < marker.position and item.role is Role.ROOT]
         near = [item for item in before if self._scan.longest_quiet(item.record.last, marker.position) < _QUIET_LINES]
-        if any(item.record.kind is RecordKind.TRACEBACK or _is_of_another(item, marker) for item in near):
+        if any(self._may_be_the_end(item, marker) for item in near):
             return alive, None
         if marker.verdict.rule_id == CLEAN_EXIT and _ends_on_purpose(alive, marker):
             return alive, None
@@ -199,6 +200,29 @@ class _Locator:
         for item in alive:
             self._set_aside(item, f"teardown after success (line {marker.record.number})")
         return [], marker
+
+    def _may_be_the_end(self, item: Judged, marker: Judged) -> bool:
+        """Whether an error just before a success marker may have ended the job all the same.
+
+        Not one of a kind that came, between ordinary lines, again and again: the program expects it.
+        """
+        if _is_of_another(item, marker):
+            return True
+        if item.record.kind is not RecordKind.TRACEBACK:
+            return False
+        mine = item.record
+        alike = [
+            other.record
+            for other in self._scan.of_role(Role.ROOT)
+            if other.record.kind is RecordKind.TRACEBACK
+            and (other.record.frames, other.record.rank) == (mine.frames, mine.rank)
+            and other.record.exception_type == mine.exception_type
+            and other.position <= mine.position
+        ]
+        apart = sum(
+            self._scan.quiet_between(one.last, other.first) >= 1 for one, other in itertools.pairwise(alike)
+        )
+        return apart < _EXPECTED_TIMES
 
     def _last_burst(self, alive: list[Judged]) -> list[Judged]:
         """Keep the errors from the last stretch without a long quiet run.
@@ -412,7 +436,7 @@ def _times_disagree(judged: Sequence[Judged]) -> bool:
 _TELLING = re.compile(
     r"signal:? ?-?(9|11|4|7|8)\b|SIG(KILL|SEGV|ILL|BUS|FPE)|exit ?code:? ?-?(9|11|137|139|132|135|136)\b|"
     r"status -?(9|11|137|139)\b|Killed|Segmentation|Bus error|RayTaskError|exited on signal|died unexpectedly"
-    r"|killed by signal",
+    r"|killed by signal|worker.{0,40} exited unexpectedly",
     re.IGNORECASE,
 )
 

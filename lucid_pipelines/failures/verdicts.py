@@ -42,12 +42,15 @@ _CLEAN_EXIT = re.compile(
 """A program that ends itself with status 0, however that is written. It fails nobody."""
 _CANCELLED_TASK = re.compile(r"^(?:\w+\.)*CancelledError(?:: *)?$")
 """What a coroutine says when something else ended it."""
+_CITED = re.compile(r'(?<![\w=\\])"[^"\n]{0,30}[ ][^"\n]{1,2000}"')
+_CARRIER = re.compile(r'^\s*[{\[]|"\s*:|\b(msg|message|err|error|reason|detail|details|cause|stderr)[\s=:]|rror[:\]]|^\w*Error')
+"""Lines whose quotes hold what the program itself says: JSON, logfmt, messages of errors."""
 _SIGNAL_TYPE = re.compile(r"SignalException$")
 _SEVERITY = re.compile(
     r"\b(ERROR|FATAL|CRITICAL|SEVERE|PANIC|EMERG)\b|^\W{0,3}[EF]\d{4} |\b[Ee]rror: |^\W{0,3}(error|fatal)\b"
     r"|\[(error|fatal|E)\b|\"(level|severity|lvl)\": ?\"(error|fatal|critical)"
     r"|level=(error|fatal|panic)|\bpanic: |\bpanicked at |\bfatal error\b|^Exception in thread \"main\"|^Caused by: "
-    r"|[Uu]nhandled exception|[Uu]ncaught exception|^\s*what\(\): "
+    r"|[Uu]nhandled exception|[Uu]ncaught exception|^\s*what\(\): |^Error (from|in|at|while|when|during|opening|reading|loading|code)\b|\bError -?\d+: [A-Z]"
 )
 _MILD = re.compile(r"(?<!NCCL )\b(WARN|WARNING|INFO|NOTICE|DEBUG)\b|^\W{0,3}[WI]\d{4} |\[(W|I|WARN|INFO)\b")
 """The writer itself marks the line as less than an error. (NCCL writes its errors as WARN.)"""
@@ -272,6 +275,8 @@ class Judge:
         """The rules found, without those that accuse infrastructure or restart on the word of a quoted value only."""
         found = self.rules.matching(text)
         bare = _without_values(record, text)
+        if record.kind is RecordKind.LINE:
+            bare = _without_citations(bare)
         if bare == text or not any(_is_weighty(rule) for rule in found):
             return found
         kept = self.rules.matching(bare)
@@ -312,6 +317,16 @@ def _has_plain_digits(text: str) -> bool:
 
 def _without_values(record: Record, text: str) -> str:
     return _QUOTED.sub("''", text) if _OF_CODE.search(record.exception_type or "") else text
+
+
+def _without_citations(text: str) -> str:
+    """A line without the sentences that it cites, unless it is a logger's or marks itself as an error.
+
+    A program that prints its data prints other people's errors: only what stands outside the quotes is its own.
+    """
+    if '"' not in text or _SEVERITY.search(text) or _CARRIER.search(text):
+        return text
+    return _CITED.sub('""', text)
 
 
 def _is_weighty(rule: Rule) -> bool:
