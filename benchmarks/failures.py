@@ -33,7 +33,7 @@ from lucid_pipelines.failures.stems import is_hot
 from lucid_pipelines.failures.train import train
 from lucid_pipelines.failures.vocabulary import Category, Ending, Role
 from lucid_pipelines.logs import LineSplitter, RawLine, detect_labels_in, normalise
-from tests.support_failures import faults_four, faults_one, faults_three, faults_two, worlds
+from tests.support_failures import faults_five, faults_four, faults_one, faults_six, faults_three, faults_two, worlds
 from tests.support_failures.model import FailureCase
 
 QUIRKS: tuple[tuple[str, ...], ...] = (
@@ -84,7 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def generated_cases() -> list[FailureCase]:
     """Every fault in two worlds with different quirks, and every trap four times."""
-    faults = (*faults_one.FAULTS, *faults_two.FAULTS, *faults_three.FAULTS, *faults_four.FAULTS)
+    batches = (faults_one, faults_two, faults_three, faults_four, faults_five, faults_six)
+    faults = [fault for batch in batches for fault in batch.FAULTS]
     cases = [
         worlds.build(fault, seed, quirks=QUIRKS[(2 * i + seed) % len(QUIRKS)])
         for i, fault in enumerate(faults)

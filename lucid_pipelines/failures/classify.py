@@ -30,10 +30,12 @@ _PLAIN_OBJECTS = frozenset(
     {"NoneType", "Tensor", "Parameter", "Namespace", "DataFrame", "Series", "Path", "DictConfig"}
 )
 _FOR_A_PERSON = re.compile(
-    r"\b(is |are )?forbidden\b|\bunauthori[sz]ed\b|(permission|access) denied|not (permitted|authori[sz]ed)|does not exist"
-    r"|\b(configmap|secret|volume|claim|bucket|image|queue|account|project|user|key|token|role|namespace)s? \S{1,80} not found"
-    r"|unknown (field|option|parameter)|invalid (option|argument|parameter|credential|token|value|name)|(licen[sc]e|token|"
-    r"certificate|credentials?|subscription) (has |have |is |are )?(expired|invalid)|certificate verify failed",
+    r"\b(is |are )?forbidden\b|\bunauthori[sz]ed\b|(permission|access) denied|not (permitted|authori[sz]ed)"
+    r"|does not exist|\b(configmap|secret|volume|claim|bucket|image|queue|account|project|user|key|token|role"
+    r"|namespace)s? \S{1,80} not found"
+    r"|unknown (field|option|parameter)|invalid (option|argument|parameter|credential|token|value|name)"
+    r"|(licen[sc]e|token|certificate|credentials?|subscription) (has |have |is |are )?(expired|invalid)"
+    r"|certificate verify failed",
     re.IGNORECASE,
 )
 _IMPORT = re.compile(r"^(\w+\.)*(ImportError|ModuleNotFoundError)")
@@ -192,7 +194,7 @@ def _by_family(root: Judged, family: Family, located: Located, rules: RuleBase, 
 def _is_for_a_person(root: Judged, family: Family) -> bool:
     """Whether the error's own words say what a person must provide or allow, whatever part they are about.
 
-    Hardware is never missing for such a reason, and what a node's own services refuse one another is not theirs to mend.
+    Hardware is never missing for such a reason, and what a node's services refuse one another is not for its user.
     """
     if family.component not in (Component.NETWORK, Component.STORAGE):
         return False

@@ -33,6 +33,7 @@ _HANDLER = re.compile(
     r"|(error|exception|failure) (above|was|is) "
     r"|skipp\w* (this|the|a|bad|broken|corrupt\w*|batch|sample|file|record|step|image|item|shard)"
     r"|will (retry|continue|skip|be)|retry|attempt \d|continuing|ignoring|recovered|non-?fatal|caught|handled"
+    r"|passed|as expected|\bexpected|caught"
     r"|fall\w* back|using (the |an? )?(default|sample|cached|next|other|previous|last|old|another)|instead",
     re.IGNORECASE,
 )
@@ -164,6 +165,8 @@ class _Locator:
         return None
 
     def _goes_on_after(self, item: Judged) -> bool:
+        if any(not other.verdict.soft and other.position > item.position for other in self._scan.of_role(Role.SUCCESS)):
+            return True
         end = self._scan.line_count
         quiet = self._scan.quiet_between(item.record.last, end)
         return quiet >= _GOES_ON_LINES or self._scan.progress.lines_after(item.record.last) >= 1
@@ -219,9 +222,7 @@ class _Locator:
             and other.record.exception_type == mine.exception_type
             and other.position <= mine.position
         ]
-        apart = sum(
-            self._scan.quiet_between(one.last, other.first) >= 1 for one, other in itertools.pairwise(alike)
-        )
+        apart = sum(self._scan.quiet_between(one.last, other.first) >= 1 for one, other in itertools.pairwise(alike))
         return apart < _EXPECTED_TIMES
 
     def _last_burst(self, alive: list[Judged]) -> list[Judged]:
@@ -310,7 +311,8 @@ class _Locator:
         return None
 
     def _first_echo_that_says_something(self) -> Judged | None:
-        echoes = [item for item in self._scan.of_role(Role.CASCADE) if _tells(item.record.text)]
+        said = [item for item in self._scan.of_role(Role.CASCADE) if item.verdict.family is not None]
+        echoes = said or [item for item in self._scan.of_role(Role.CASCADE) if _tells(item.record.text)]
         alive = [item for item in echoes if self._scan.progress.lines_after(item.position) < _SURVIVED_LINES]
         return alive[0] if alive else None
 

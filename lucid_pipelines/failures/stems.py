@@ -19,7 +19,7 @@ link|is|down nothing converg stopp ended limit duplicate ordinal memory unknown 
 access expected what(): frame|# inner|error ee9999 ei00 ej00 el00 ez99 unexpected violat crash
 unbound substitution
 unary|operator ambiguous untagged
-retire throttl degrad gone missing using instead not|enough override trying only lacks down fault
+retire passed throttl degrad gone missing using instead not|enough override trying only lacks down fault
 """
 
 STEMS: tuple[bytes, ...] = tuple(stem.replace("|", " ").encode() for stem in dict.fromkeys(_STEMS.split()))

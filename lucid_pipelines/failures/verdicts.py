@@ -43,14 +43,17 @@ _CLEAN_EXIT = re.compile(
 _CANCELLED_TASK = re.compile(r"^(?:\w+\.)*CancelledError(?:: *)?$")
 """What a coroutine says when something else ended it."""
 _CITED = re.compile(r'(?<![\w=\\])"[^"\n]{0,30}[ ][^"\n]{1,2000}"')
-_CARRIER = re.compile(r'^\s*[{\[]|"\s*:|\b(msg|message|err|error|reason|detail|details|cause|stderr)[\s=:]|rror[:\]]|^\w*Error')
+_CARRIER = re.compile(
+    r'^\s*[{\[]|"\s*:|\b(msg|message|err|error|reason|detail|details|cause|stderr)[\s=:]|rror[:\]]|^\w*Error'
+)
 """Lines whose quotes hold what the program itself says: JSON, logfmt, messages of errors."""
 _SIGNAL_TYPE = re.compile(r"SignalException$")
 _SEVERITY = re.compile(
     r"\b(ERROR|FATAL|CRITICAL|SEVERE|PANIC|EMERG)\b|^\W{0,3}[EF]\d{4} |\b[Ee]rror: |^\W{0,3}(error|fatal)\b"
     r"|\[(error|fatal|E)\b|\"(level|severity|lvl)\": ?\"(error|fatal|critical)"
     r"|level=(error|fatal|panic)|\bpanic: |\bpanicked at |\bfatal error\b|^Exception in thread \"main\"|^Caused by: "
-    r"|[Uu]nhandled exception|[Uu]ncaught exception|^\s*what\(\): |^Error (from|in|at|while|when|during|opening|reading|loading|code)\b|\bError -?\d+: [A-Z]"
+    r"|[Uu]nhandled exception|[Uu]ncaught exception|^\s*what\(\): "
+    r"|^Error (from|in|at|while|when|during|opening|reading|loading|code)\b|\bError -?\d+: [A-Z]"
 )
 _MILD = re.compile(r"(?<!NCCL )\b(WARN|WARNING|INFO|NOTICE|DEBUG)\b|^\W{0,3}[WI]\d{4} |\[(W|I|WARN|INFO)\b")
 """The writer itself marks the line as less than an error. (NCCL writes its errors as WARN.)"""
@@ -193,7 +196,9 @@ class Judge:
             verdict = _of(roots[0], roots[0].family.title if roots[0].family else "")
             return replace(verdict, soft=True) if in_passing else verdict
         if by_role[Role.CASCADE]:
-            return _of(by_role[Role.CASCADE][0], "an echo of a failure elsewhere")
+            echo = _of(by_role[Role.CASCADE][0], "an echo of a failure elsewhere")
+            # What an echo says in passing is better than nothing, when nothing else says anything.
+            return replace(echo, family=roots[0].family) if roots else echo
         if by_role[Role.WEAK]:
             rule = by_role[Role.WEAK][0]
             return _of(rule, rule.family.title if rule.family else "")

@@ -114,6 +114,7 @@ def test_roles_without_a_family_are_not_causes() -> None:
             assert rule.role not in (Role.ROOT, Role.WEAK)
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")
 @given(
     st.text(alphabet="ab 0159()|[]?*+\\.^$-d{},!<", max_size=25),
     st.text(alphabet="ab 01589", max_size=25),

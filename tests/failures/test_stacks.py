@@ -5,9 +5,13 @@ from pathlib import Path
 import pytest
 
 from tests.support_failures import worlds
-from tests.support_failures.faults_four import ENDINGS
+from tests.support_failures.faults_five import ENDINGS as ENDINGS_FIVE
+from tests.support_failures.faults_five import FAULTS as FIVE
+from tests.support_failures.faults_four import ENDINGS as ENDINGS_FOUR
 from tests.support_failures.faults_four import FAULTS as FOUR
 from tests.support_failures.faults_one import FAULTS as ONE
+from tests.support_failures.faults_six import ENDINGS as ENDINGS_SIX
+from tests.support_failures.faults_six import FAULTS as SIX
 from tests.support_failures.faults_three import FAULTS as THREE
 from tests.support_failures.faults_two import FAULTS as TWO
 from tests.support_failures.model import Fault
@@ -22,10 +26,22 @@ QUIRKS: tuple[tuple[str, ...], ...] = (
     ("recovered",),
     ("no_echo",),
 )
-ALL = (*ONE, *TWO, *THREE, *FOUR)
+ALL = (*ONE, *TWO, *THREE, *FOUR, *FIVE, *SIX)
+ENDINGS = {**ENDINGS_FOUR, **ENDINGS_FIVE, **ENDINGS_SIX}
+NOT_TOLD = {
+    "mpi_version_mix": "the only telling line calls itself ignored",
+    "tokenizer_spm": "a ValueError about a package that the job does not have: called a bug of the script",
+    "tracking_server_down": "a person is asked before a restart when a service outside the cluster did not answer",
+}
+"""What is known not to be right, and why. None of it restarts anything."""
 
 
-@pytest.mark.parametrize("fault", ALL, ids=[fault.name for fault in ALL])
+def _case(fault: Fault) -> object:
+    marks = [pytest.mark.xfail(reason=NOT_TOLD[fault.name], strict=True)] if fault.name in NOT_TOLD else []
+    return pytest.param(fault, id=fault.name, marks=marks)
+
+
+@pytest.mark.parametrize("fault", [_case(fault) for fault in ALL])
 def test_the_culprit_is_found_and_classified(fault: Fault, tmp_path: Path) -> None:
     quirks = QUIRKS[ALL.index(fault) % len(QUIRKS)]
     case = worlds.build(fault, 1, quirks=quirks)
@@ -35,6 +51,12 @@ def test_the_culprit_is_found_and_classified(fault: Fault, tmp_path: Path) -> No
     assert found["category"] == case.category, (found["rule"], found["root_text"])
     assert found["component"] in (case.component, *case.components)
     assert found["restart"] == case.restart
+
+
+@pytest.mark.parametrize("name", NOT_TOLD)
+def test_what_is_not_told_restarts_nothing(name: str, tmp_path: Path) -> None:
+    fault = next(fault for fault in ALL if fault.name == name)
+    assert diagnosed(worlds.build(fault, 1).data, tmp_path).to_json()["restart"] is False
 
 
 @pytest.mark.parametrize("kind", worlds.TRAPS)

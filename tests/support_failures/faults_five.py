@@ -158,7 +158,7 @@ in expression starting at /home/u/train.jl:88''', echo="none", launcher="none"),
 ''', echo="none"),
     Fault("power_psu", "torch", "infrastructure", "node", True, '''>>kernel: ipmi_si: Critical: Power Supply 2 failure detected, system is shutting down (host gpu17)
 Connection to gpu17 closed by remote host.''', echo="stall"),
-)
+)  # fmt: skip
 
 
 def _finished(*noise: str) -> bytes:

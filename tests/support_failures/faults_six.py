@@ -106,7 +106,7 @@ torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3187, un
 >>KeyError: 'NVRM: Xid 79, GPU has fallen off the bus' '''),
     Fault("user_raises_about_nvlink", "torch", "user_script", None, False, MAIN + '''    raise ValueError(f"unknown topology option {opt!r}")
 >>ValueError: unknown topology option 'nvlink-failed' '''),
-)
+)  # fmt: skip
 
 
 def _run(*lines: str, steps: int = 200) -> bytes:
