@@ -1,4 +1,4 @@
-"""How right the tracker is: public labelled logs by framework, classes of labelled lines, six generated sets.
+"""How right the tracker is: public labelled logs by framework, classes of labelled lines, seven generated sets.
 
 ``python -m benchmarks.tracker_accuracy [--data ../shared/data] [--json]``
 
@@ -30,6 +30,7 @@ from lucid_pipelines.tracker.progress import Progress
 from lucid_pipelines.tracker.tracking import track_file
 from tests.support_tracker.formats import FORMATS, Format
 from tests.support_tracker.formats_fresh import FRESH
+from tests.support_tracker.formats_last import LAST
 from tests.support_tracker.formats_late import LATE
 from tests.support_tracker.formats_more import MORE
 from tests.support_tracker.formats_rare import RARE
@@ -92,6 +93,7 @@ def generated() -> list[Claim]:
         "other languages, layouts": FRESH,
         "carriers, scales, ranks": WILD,
         "services, reports": LATE,
+        "newer trainers, other tongues": LAST,
     }
     later = {form.name for forms in sets.values() for form in forms}
     sets["in use"] = [form for form in FORMATS if form.name not in later]

@@ -114,10 +114,14 @@ _COUNT_NOUN = (
     r"words?|frames?|seqs?|sequences?|sents?|sentences?|docs?|documents?|episodes?|ba|ep|rounds?|records?|requests?|files?|"
     r"轮|步|次迭代|次更新|批次?)"
 )
-_TIME_UNIT = r"(?:ns|us|µs|μs|ms|msecs?|milliseconds?|secs?|seconds?|s|mins?|minutes?|hrs?|hours?|h|days?)"
+_FOREIGN_SECONDS = r"sekund(?:e|en|y|er)?|secondes?|segundos?|second[io]|seconden|saniye|giây|sn|с|сек|секунд[аы]?"
+_TIME_UNIT = (
+    r"(?:ns|us|µs|μs|ms|msecs?|milliseconds?|secs?|seconds?|s|mins?|minutes?|hrs?|hours?|h|days?"
+    rf"|{_FOREIGN_SECONDS})"
+)
 _UNIT = re.compile(
     r" ?(?P<unit>"
-    rf"{_TIME_UNIT} ?/ ?(?:\d+ ?)?[A-Za-z_]+(?:/[A-Za-z]+)?"
+    rf"{_TIME_UNIT} ?/ ?(?:\d+ ?)?[A-Za-z_\u00c0-\u024f\u0400-\u04ff\u1e00-\u1eff]+(?:/[A-Za-z]+)?"
     rf"|{_TIME_UNIT} per [a-z]+"
     r"|[kKMGTP]?FLOPS?(?:/s)?(?:/GPU)?"
     r"|[A-Za-z_]{1,14} ?/ ?(?:s|sec|secs|second|min)\b(?:/[A-Za-z]+)?"
@@ -150,7 +154,7 @@ _SEGMENT = re.compile(
     r"[,;|\t{}\[\]()<>\"`•·∙‧・:=：，。；！!?\\]|'(?!s\b)| {2,}|(?<= )[-–—*>](?= )|^[-–—*>]+(?= )|\.{2,}|^/"
 )
 _WORD = re.compile(r"\S+")
-_LETTERS = "A-Za-z\u00c0-\u024f\u0370-\u052f\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3"
+_LETTERS = "A-Za-z\u00c0-\u024f\u0370-\u052f\u1e00-\u1eff\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3"
 WORDS = re.compile(rf"[{_LETTERS}_./-]*[{_LETTERS}]")
 _FILLER = re.compile(r"(?: +(?:is|was|at|of|the|in|for|to|=))+$")
 
@@ -188,7 +192,7 @@ _NOISE = re.compile(
     r"|\b[\w-]+\.(?:safetensors|bin|pt|pth|ckpt|json|parquet|zip|tar|gz|yaml|txt)\b"
     r"|(?<![\w-])[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
 )
-_LEVEL = re.compile(r"(?<![\w=/-])(?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|TRACE|Info|Debug)\b:?")
+_LEVEL = re.compile(r"(?<![\w=/-])(?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|TRACE|SUCCESS|NOTICE|FATAL|Info|Debug)\b:?")
 
 
 def _read(text: str, match: re.Match[str], left: str, before: list[Found]) -> tuple[Found, int]:
@@ -221,8 +225,9 @@ def _read(text: str, match: re.Match[str], left: str, before: list[Found]) -> tu
         kind, end = Kind.FRACTION, fraction.end()
         if name in _BEFORE_NOUN and fraction["noun"] and fraction["noun"] in "步轮":
             name, end = fraction["noun"], end + (text[end : end + 1] == fraction["noun"])
-        after_share = bool(before) and before[-1].field.unit == "%" and left.strip() in ("", "|")
+        after_share = bool(before) and before[-1].field.unit == "%" and left.strip() in ("", "|", "(", "[")
         bar = after_share or bool(fraction["total3"])
+        aside = aside and not after_share
     elif scaled := _SCALE.match(text, end):
         factor, end = _SCALES[scaled[1]], scaled.end()
     is_whole = integral or (factor > 1.0 and 10.0 ** len(raw.partition(".")[2]) <= factor)

@@ -78,6 +78,7 @@ def meaning(field: Field) -> Meaning:
         or _error(field, bag)
         or _time(field, bag, unit)
         or _counter(field, bag)
+        or _score(field, bag)
         or _initial(field)
     )
     if found is None:
@@ -101,7 +102,7 @@ def unit_scale_s(unit: str) -> float | None:
     return _SCALE_S.get(unit.lower().strip())
 
 
-_OTHER = "\u00c0-\u024f\u0370-\u052f"
+_OTHER = "\u00c0-\u024f\u0370-\u052f\u1e00-\u1eff"
 """Letters with accents, Greek, Cyrillic."""
 _TOKEN = re.compile(
     rf"[A-Za-z]*[{_OTHER}][A-Za-z{_OTHER}]*|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+"
@@ -114,13 +115,17 @@ for _names, _factor in (
     ("us µs μs microsecond microseconds", 1e-6),
     ("ms msec msecs millisecond milliseconds 毫秒", 1e-3),
     ("s sec secs second seconds t 秒", 1.0),
+    ("sekund sekunde sekunden sekundy sekunder seconde secondes segundo segundos secondo secondi seconden", 1.0),
+    ("saniye giây sn с сек секунд секунда секунды", 1.0),
     ("min mins minute minutes m 分钟 分", 60.0),
     ("h hr hrs hour hours 小时", 3600.0),
     ("d day days 天", 86_400.0),
 ):
     _SCALE_S.update(dict.fromkeys(_names.split(), _factor))
 
-_TIME_PER = re.compile(r"^(?P<time>[a-zµμ]+|秒|毫秒)(?:/|per)(?P<count>\d*)(?P<noun>[A-Za-z_]+|[步轮])")
+_TIME_PER = re.compile(
+    rf"^(?P<time>[a-zµμ{_OTHER}]+|秒|毫秒)(?:/|per)(?P<count>\d*)(?P<noun>[A-Za-z_{_OTHER}]+|[步轮])"
+)
 _RATE = re.compile(
     r"^(?P<noun>[A-Za-z_]*|[\u4e00-\u9fff]+)(?:/|per)(?:s|sec|secs|second|seconds|min|秒)(?:/|$)", re.IGNORECASE
 )
@@ -334,6 +339,12 @@ def _counter(field: Field, bag: frozenset[str]) -> Meaning | None:
     if core and core <= words.ITEMS | {"k", "m"}:
         return Meaning(Role.ITEMS, 0.6, noun=next(iter(sorted(core))))
     return None
+
+
+def _score(field: Field, bag: frozenset[str]) -> Meaning | None:
+    """``train 2.31 val 2.40``: measured on either set, be it a loss or an accuracy."""
+    is_decimal = field.kind is Kind.NUMBER and not field.integral and not field.unit
+    return Meaning(Role.METRIC, 0.4) if is_decimal and bag and bag <= words.EVALUATION | words.TRAINING else None
 
 
 def _initial(field: Field) -> Meaning | None:

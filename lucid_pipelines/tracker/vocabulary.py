@@ -128,17 +128,18 @@ FOREIGN: dict[str, str] = {
     word: meant
     for meant, foreign in {
         "step": "schritt schritte schritten étape étapes etape paso pasos passo passos passi шаг шага шаге шагов шаги "
-        "ステップ 단계 스텝",
+        "ステップ 단계 스텝 krok kroku kroków kroky stap stappen steg stegen adım adımı bước langkah",
         "iteration": "itération itérations iteración iteraciones iteracion iteração iterações iterazione iterazioni "
         "итерация итерации итераций 反復 반복",
-        "epoch": "epoche epochen époque époques epoque época épocas epoca эпоха эпохи эпоху эпох エポック 에폭 에포크",
+        "epoch": "epoka epoki epokę epok epocas dönem "
+        "epoche epochen époque époques epoque época épocas epoca эпоха эпохи эпоху эпох エポック 에폭 에포크",
         "batch": "пакет батч バッチ ミニバッチ 배치",
         "training loss": "trainingsverlust trainingsfehler",
         "validation loss": "validierungsverlust validierungsfehler",
         "loss": "verlust verluste perte pertes pérdida pérdidas perdida perdita perdite perda perdas потери потеря "
-        "потерь лосс 損失 ロス 손실",
+        "потерь лосс 損失 ロス 손실 strata straty ztráta ztráty verlies förlust kayıp mát",
         "accuracy": "genauigkeit précision precisión exactitude acurácia accuratezza точность 精度 正解率 정확도",
-        "time": "zeit dauer temps durée tiempo tempo durata время времени 時間 시간",
+        "time": "czas čas tijd süre süresi waktu zeit dauer temps durée tiempo tempo durata время времени 時間 시간",
         "seconds": "sekunde sekunden segundo segundos secondes secondi сек секунда секунды секунд с 초",
         "remaining": "restzeit verbleibend verbleibende restant restante restantes restanti осталось 残り 남은",
         "elapsed": "verstrichen écoulé transcurrido decorrido trascorso прошло 経過 경과",

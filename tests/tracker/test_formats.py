@@ -15,6 +15,7 @@ from lucid_pipelines.tracker.progress import Progress
 from lucid_pipelines.tracker.tracking import HEAD_BYTES, track_extent
 from tests.support_tracker.formats import FORMATS, Format
 from tests.support_tracker.formats_fresh import FRESH
+from tests.support_tracker.formats_last import LAST
 from tests.support_tracker.formats_late import LATE
 from tests.support_tracker.formats_more import MORE
 from tests.support_tracker.formats_rare import RARE
@@ -31,12 +32,14 @@ LIMITS = {
     "fresh_rl_games_nothing_else",
     "fresh_tf_cnn_benchmarks",
     "fresh_glove",
+    "last_loss_components_sum",
+    "last_val_every_step",
     "late_mlflow_lines",
     "late_spark_ml",
 }
 """Formats that are not read in full (docs/metric-tracker.md says why): what is given must be right all the same."""
 KNOWN = [form for form in FORMATS if form.name not in LIMITS]
-assert len(FORMATS) - len(FRESH) - len(WILD) - len(LATE) > len(MORE) + len(RARE) > 70
+assert len(FORMATS) - len(FRESH) - len(WILD + LATE + LAST) > len(MORE) + len(RARE) > 70
 
 
 def track(data: bytes, tail_bytes: int = 128 * 1024) -> Progress:
