@@ -69,15 +69,18 @@ class Follower:
         self._parser = RecordParser()
         self._classifier: LineClassifier | None = None
 
-    def look(self, system: System, active: Sequence[ActiveAttempt], *, compare: bool = True) -> list[Look]:
+    def look(
+        self, system: System, active: Sequence[ActiveAttempt], *, compare: bool = True, ask: bool = True
+    ) -> list[Look]:
         """Look at attempts once and store what is new. One look that fails hides no other.
 
         Args:
             active: all that run, or those that somebody wants to know of now.
             compare: whether they are compared with one another; only where all that run are given.
+            ask: whether a language model may be asked, which may take many seconds.
         """
         before = system.store.tracking.find([item.attempt.attempt_id for item in active])
-        model = _model_to_ask(system)
+        model = _model_to_ask(system) if ask else None
         looks: list[Look] = []
         steps: list[tuple[Tracked, Sequence[MetricPoint]]] = []
         for item in active:

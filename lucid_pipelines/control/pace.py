@@ -21,8 +21,11 @@ _ENOUGH_STEPS = 20.0
 
 
 def note_progress(system: System, items: Sequence[ActiveAttempt]) -> None:
-    """Keep what the logs of these attempts say of their steps and their time per step now."""
-    FOLLOWER.look(system, items, compare=False)
+    """Keep what the logs of these attempts say of their steps and their time per step now.
+
+    No language model is asked: a scheduling pass does not wait for one, ``training_metrics`` does.
+    """
+    FOLLOWER.look(system, items, compare=False, ask=False)
 
 
 def alone_before(system: System, item: ActiveAttempt, pair: Pair) -> dict[str, Any] | None:

@@ -9,11 +9,20 @@ from sqlalchemy import select, update
 
 from lucid_pipelines.domain.errors import NotFoundError
 from lucid_pipelines.store import tables
+from lucid_pipelines.store.changing import lock_job, note
 from lucid_pipelines.store.codec import pair_from_row
 from lucid_pipelines.store.database import Database, Transaction
-from lucid_pipelines.store.records import Json, Pair, PairVerdict
+from lucid_pipelines.store.ids import job_id_of
+from lucid_pipelines.store.records import EventKind, Json, Pair, PairVerdict
 
+WHO = "binder"
 _PAIRS = tables.pairs
+_WORDS = {
+    PairVerdict.WATCHED: "watched",
+    PairVerdict.KEPT: "kept",
+    PairVerdict.SPLIT: "to be split",
+    PairVerdict.UNKNOWN: "left alone",
+}
 
 
 def insert_pair(tx: Transaction, host_id: str, attempt: dict[str, Any], planned: object, now: datetime) -> None:
@@ -77,7 +86,7 @@ class Pairs:
         return self._database.read(lambda c: [pair_from_row(row) for row in c.execute(query).mappings()])
 
     def judge(self, pair_id: int, verdict: PairVerdict, why: str, measured: Json, *, now: datetime) -> Pair:
-        """Keep what was measured and concluded. A loop is only woken when the verdict is another one.
+        """Keep what was measured and concluded. Another verdict wakes a loop, and is told in the later job's story.
 
         A pair that is to be split stays so: what is seen afterwards, while it ends, says nothing.
 
@@ -86,15 +95,19 @@ class Pairs:
         """
 
         def work(tx: Transaction) -> Pair:
-            row = tx.execute(select(_PAIRS).where(_PAIRS.c.id == pair_id).with_for_update()).mappings().first()
-            if row is None:
+            mine = select(_PAIRS).where(_PAIRS.c.id == pair_id)
+            later = tx.execute(mine.with_only_columns(_PAIRS.c.later_attempt_id)).scalar()
+            if later is None:
                 raise NotFoundError(f"no pair has this number: {pair_id}")
+            job = lock_job(tx, job_id_of(later))  # a job before anything of its own, as everywhere
+            row = tx.execute(mine.with_for_update()).mappings().one()
             if row["verdict"] == PairVerdict.SPLIT or row["ended_at"] is not None:
                 return pair_from_row(row)
             values: dict[str, Any] = {"measured": dict(measured), "why": why}
             if row["verdict"] != verdict:
                 values |= {"verdict": verdict.value, "verdict_at": now}
-                tx.touch()
+                told = f"its pair is {_WORDS[verdict]}: {why}"
+                note(tx, job, EventKind.NOTE, who=WHO, why=told, now=now, evidence={"pair": pair_id})
             tx.execute(update(_PAIRS).where(_PAIRS.c.id == pair_id).values(values))
             return pair_from_row(dict(row) | values)
 

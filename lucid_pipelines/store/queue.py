@@ -24,6 +24,7 @@ from lucid_pipelines.store.codec import (
     reason_from_row,
 )
 from lucid_pipelines.store.database import Database
+from lucid_pipelines.store.ids import job_id_of
 from lucid_pipelines.store.records import ActiveAttempt, Pair, QueueView, SlotUse
 
 T = TypeVar("T")
@@ -37,7 +38,8 @@ _ARRIVAL_ORDER = attrgetter("submitted_at", "job_id")
 _PLACED_ORDER = attrgetter("attempt.placed_at", "attempt.attempt_id")
 _SLOT_ORDER = attrgetter("node", "gpu_index", "slot")
 _PAIRS = tables.pairs
-_TOGETHER = select(_PAIRS.c.id, _PAIRS.c.verdict).where(_PAIRS.c.ended_at.is_(None)).order_by(_PAIRS.c.id)
+_IS_TOGETHER = _PAIRS.c.ended_at.is_(None)
+_TOGETHER = select(_PAIRS.c.id, _PAIRS.c.verdict).where(_IS_TOGETHER).order_by(_PAIRS.c.id)
 _LENT = select(tables.node_loans).where(tables.node_loans.c.returned_at.is_(None)).order_by(tables.node_loans.c.id)
 
 
@@ -155,7 +157,7 @@ def _compared(connection: Connection, known: _Known, event: int) -> _Known:
         fresh = {row["job_id"]: job_from_row(row) for row in rows}
         after = _changed(connection, before, ids, fresh, event)
         if after is not None:
-            return replace(after, compared_at=time.monotonic())
+            return replace(after, compared_at=time.monotonic(), pairs=_all_pairs(connection, known.pairs))
     raise StateError("an active job has no open attempt; the state database was changed by hand")
 
 
@@ -168,7 +170,7 @@ def _changed(
         fresh: those of them that wait or run, as they are now.
     """
     if not changed:
-        return replace(known, event=event, pairs=_current_pairs(connection, known.pairs))
+        return replace(known, event=event)
     jobs = {job_id: job for job_id, job in known.jobs.items() if job_id not in changed} | fresh
     waiting = known.waiting
     newly = sorted((job for job in fresh.values() if not job.state.is_active), key=_ARRIVAL_ORDER)
@@ -186,7 +188,7 @@ def _changed(
         attempts = {job_id: item for job_id, item in attempts.items() if job_id not in changed} | theirs
         slots = _current_slots(connection, slots, gone, sorted(item.attempt_id for item in theirs.values()))
         active = _current_active(active, [(job, theirs[job_id]) for job_id, job in running.items()], changed, slots)
-    pairs = _current_pairs(connection, known.pairs)
+    pairs = _current_pairs(connection, known.pairs, changed, attempts)
     return _Known(event, known.compared_at, jobs, waiting, attempts, active, slots, pairs)
 
 
@@ -221,7 +223,27 @@ def _current_slots(
     return tuple(SlotUse(*row) for row in connection.execute(in_order).all())
 
 
-def _current_pairs(connection: Connection, known: dict[int, Pair]) -> dict[int, Pair]:
+def _current_pairs(
+    connection: Connection, known: dict[int, Pair], changed: set[str], attempts: dict[str, Attempt]
+) -> dict[int, Pair]:
+    """Pairs that are together. Each change of one that a loop wants to see is an event of one of its jobs."""
+    kept = {
+        pair_id: pair
+        for pair_id, pair in known.items()
+        if job_id_of(pair.first_attempt_id) not in changed and job_id_of(pair.later_attempt_id) not in changed
+    }
+    stale = sorted(known.keys() - kept.keys())
+    later = sorted(attempts[job_id].attempt_id for job_id in changed if job_id in attempts)
+    fresh: dict[int, Pair] = {}
+    for column, wanted in ((_PAIRS.c.id, stale), (_PAIRS.c.later_attempt_id, later)):
+        fresh |= {row["id"]: pair_from_row(row) for row in _rows(connection, _PAIRS, column, wanted, _IS_TOGETHER)}
+    for pair_id, pair in fresh.items():
+        before = known.get(pair_id)
+        kept[pair_id] = before if before is not None and before.verdict == pair.verdict else pair
+    return dict(sorted(kept.items())) if fresh else kept
+
+
+def _all_pairs(connection: Connection, known: dict[int, Pair]) -> dict[int, Pair]:
     """Pairs that are together; one is read again when its verdict has changed."""
     now = [(int(pair_id), str(verdict)) for pair_id, verdict in connection.execute(_TOGETHER).all()]
     stale = [pair_id for pair_id, verdict in now if pair_id not in known or known[pair_id].verdict != verdict]
