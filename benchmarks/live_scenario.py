@@ -132,7 +132,12 @@ def _judge(client: Client, jobs: list[ScriptedJob], ids: dict[str, str]) -> list
     played = replay_day(recording)
     completed = sum(job.state is JobState.COMPLETED for job in ended.values())
     split = sum(pair.verdict is PairVerdict.SPLIT for pair in pairs)
-    why = f"live {live_s:.1f} s, simulated {simulated_s:.1f} s"
+    their_s = dict(zip([job.job_id for job in simulated.input.jobs], simulated.jct_s.tolist(), strict=True))
+    apart = sorted((abs(_jct_s(job) - their_s[name]), name) for name, job in ended.items())
+    why = (
+        f"live {live_s:.1f} s, simulated {simulated_s:.1f} s; one job: median {apart[len(apart) // 2][0]:.1f} s apart, "
+        f"at most {apart[-1][0]:.1f} s ({apart[-1][1]})"
+    )
     away, otherwise = len(store.loans.out()), played.decisions - played.same
     return [
         Claim("jobs completed", completed, at_least=40, at_most=40),
