@@ -369,3 +369,47 @@ def test_the_algorithm_is_the_model_of_reinforcement_learning(tmp_path: Path) ->
         algorithm: SAC = SAC(model)
         """
     assert read(tmp_path, {"train.py": program}, "python train.py").value(FieldName.MODEL) == "SAC"
+
+
+def test_a_configuration_that_is_named_by_its_file_as_before_hydra_1(tmp_path: Path) -> None:
+    files = {
+        "config/train.yaml": "defaults:\n  - agent: sac\nenv: cheetah_run\n",
+        "config/agent/sac.yaml": "agent:\n  name: sac\n  params:\n    batch_size: 1024\n",
+        "train.py": """
+            import hydra, torch
+            @hydra.main(config_path="config/train.yaml", strict=True)
+            def main(cfg):
+                print(cfg.env)
+            main()
+            """,
+    }
+    found = read(tmp_path, files, "python train.py env=walker_run")
+    assert (found.value(FieldName.DATASET), found.value(FieldName.MODEL)) == ("walker_run", "sac")
+    assert found.value(FieldName.BATCH_SIZE_PER_DEVICE) == 1024
+
+
+def test_processes_of_one_replica_share_a_batch(tmp_path: Path) -> None:
+    config = """
+        parallelism: {dp: 4, tp: 2, pp: 1}
+        tokens: {micro_batch_size: 3, batch_accumulation_per_replica: 1, sequence_length: 4096, train_steps: 2000}
+        """
+    program = "import sys, yaml, torch\nconfig = yaml.safe_load(open(sys.argv[1]))\n"
+    found = read(tmp_path, {"run.py": program, "c.yaml": config}, "torchrun --nproc_per_node=8 run.py c.yaml")
+    assert (found.value(FieldName.BATCH_SIZE), found.value(FieldName.BATCH_SIZE_PER_DEVICE)) == (12, 3)
+
+
+def test_where_results_are_put_says_nothing_of_the_data(tmp_path: Path) -> None:
+    extra = '\nCOCO_PATH = ".temp_map_out/coco_eval"\nimport os\ndata_out = os.path.join("x", "coco_eval")\n'
+    files = {"train.py": TRAINING.replace("datasets.CIFAR10", "own.Pictures") + extra}
+    assert read(tmp_path, files, "python train.py").value(FieldName.DATASET) is None
+
+
+def test_a_project_that_calls_itself_self_supervised(tmp_path: Path) -> None:
+    files = {"README.md": "# VICReg: regularisation for self-supervised learning\n", "main.py": TRAINING}
+    files |= {"evaluate.py": TRAINING}
+    files = {
+        name: text.replace('"data"', '"/data/imagenet"').replace("CIFAR10", "ImageFolder")
+        for name, text in files.items()
+    }
+    assert read(tmp_path, files, "python main.py").value(FieldName.TASK_TYPE) == "self-supervised vision"
+    assert read(tmp_path, files, "python evaluate.py").value(FieldName.TASK_TYPE) == "image classification"

@@ -336,6 +336,10 @@ def _model_parallel(facts: JobFacts) -> int:
         picked = pick_setting(facts.table, (name,), positive_whole)
         if isinstance(picked, Pick):
             product *= int(picked.value)
+    for setting in facts.table.named("tp", "pp", "cp", "tp_size", "pp_size"):
+        number = positive_whole(setting.initial.value)
+        if number is not None and setting.level >= 2 and "parallel" in setting.path.lower().rpartition(".")[0]:
+            product *= number
     return product
 
 
@@ -351,13 +355,17 @@ def _from_device(facts: JobFacts, batches: Batches, device: Pick, processes: Pro
         reason = "it is the batch of a device times the number of devices, which is not known"
         facts.put(FieldName.BATCH_SIZE, Missing(reason, (evidence_of(device.lit),)))
         return
-    if _model_parallel(facts) > 1:
+    parallel = _model_parallel(facts)
+    if parallel > 1 and world % parallel:
         facts.put(FieldName.BATCH_SIZE, Missing("it depends on the number of data-parallel replicas"))
         return
+    world //= parallel
     total = int(device.value) * steps * world
     lits = [device.lit, *([accumulation.lit] if isinstance(accumulation, Pick) else [])]
     formula = "device batch * accumulation * processes" if total != int(device.value) else None
-    facts.put(FieldName.BATCH_SIZE, to_field(total, lits, 0.92, formula))
+    if parallel > 1:
+        formula = "device batch * accumulation * processes / processes of one replica"
+    facts.put(FieldName.BATCH_SIZE, to_field(total, lits, 0.92 if parallel == 1 else 0.8, formula))
 
 
 def _quotient_of(accumulation: Pick, device: Pick, total: Pick) -> bool:

@@ -159,6 +159,9 @@ def _dataset_key(path: str, wanted: set[str]) -> str | None:
     return None
 
 
+_DATA_FILE = re.compile(r"\.(jsonl?|csv|tsv|txt|pkl|npz|npy|parquet|h5|hdf5|tfrecord|zip|tar)$", re.IGNORECASE)
+
+
 def _setting_candidate(setting: Setting, name: str, place: int) -> Found | None:
     text = str(setting.initial.value).strip()
     if not text or len(text) > 300 or "\n" in text:
@@ -177,7 +180,8 @@ def _setting_candidate(setting: Setting, name: str, place: int) -> Found | None:
         or re.fullmatch(r"[\w.]+\.[A-Z]\w+|\w+\.\w+\.[\w.]+", text)
     ):
         return None
-    shown = last_part(text) if ("/" in text and not re.fullmatch(r"[\w.\-]+/[\w.\-]+", text)) else text
+    is_hub_name = re.fullmatch(r"[\w.\-]+/[\w.\-]+", text) is not None and not _DATA_FILE.search(text)
+    shown = last_part(text) if "/" in text and not is_hub_name else text
     if shown.count(" ") > 3 or len(shown) > 80:
         return None
     if is_generic(shown) or is_generic(shown.rpartition("/")[2]) or re.fullmatch(r"[\d.]+", shown):
@@ -262,6 +266,10 @@ def _from_instances(facts: JobFacts) -> list[Found]:
     return found
 
 
+_MADE = re.compile(r"(^|[/_.])(eval|out|output|save|logs?|te?mp|results?|pred)(?=[/_.]|$)", re.IGNORECASE)
+"""Parts of paths at which a program puts what it makes."""
+
+
 def _from_texts(facts: JobFacts) -> list[Found]:
     """Paths and names in variables that speak of data."""
     found: list[Found] = []
@@ -269,7 +277,7 @@ def _from_texts(facts: JobFacts) -> list[Found]:
         if not _DATA_WORDS.search(name) or _NOT_DATA.search(normal_name(name)):
             continue
         for lit in (each.value for each in assigned[:4]):
-            if isinstance(lit.value, str) and len(lit.value) < 300:
+            if isinstance(lit.value, str) and len(lit.value) < 300 and not _MADE.search(lit.value):
                 known = dataset_of(lit.value)
                 if known is not None:
                     found.append(Found(known.name, lit, 0.7, 40))
@@ -288,7 +296,7 @@ def _from_texts(facts: JobFacts) -> list[Found]:
         ):
             for value in event.args[:3]:
                 if isinstance(value, Lit) and isinstance(value.value, str) and len(value.value) < 300:
-                    known = dataset_of(value.value)
+                    known = dataset_of(value.value) if not _MADE.search(value.value) else None
                     if known is not None:
                         found.append(Found(known.name, value, 0.72, 38))
     return found

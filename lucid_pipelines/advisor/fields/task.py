@@ -75,6 +75,8 @@ def _task(facts: JobFacts) -> FieldValue | Missing:
         return _basis("instruction tuning", facts, FieldName.DATASET, 0.88)
     if model_task is not None and data_task is not None and model_task != data_task:
         return _reconciled(facts, model_task, data_task, family.kind if family is not None else "")
+    if model_task == "image classification" and _supervises_itself(facts):
+        return _basis("self-supervised vision", facts, FieldName.MODEL, 0.8)
     if model_task is not None:
         words = _from_words(facts)
         if (
@@ -104,6 +106,14 @@ def _of_data(facts: JobFacts, known: Dataset | None) -> FieldValue | None:
 _SAME_PICTURES = ("pose estimation", "instance segmentation", "semantic segmentation", "image generation")
 """Tasks that share their data sets with object detection and image classification."""
 _GENERATES = r"diffusion|ddpm|score[_\-]?sde|denoising|generative|(?<![a-z])gans?(?![a-z])|consistency[_\- ]model"
+
+
+def _supervises_itself(facts: JobFacts) -> bool:
+    """A project that calls itself self-supervised, in a program that is not its evaluation."""
+    entry = facts.entry.file if facts.entry is not None else ""
+    title = str(facts.project_title.value) if facts.project_title is not None else ""
+    evaluates = re.search(r"lin(ear|cls)?(_|\.|$)|eval|finetune|fine_tune|semi|knn|probe", entry, re.IGNORECASE)
+    return evaluates is None and re.search(r"self[-_ ]?supervised", title, re.IGNORECASE) is not None
 
 
 def _generates(facts: JobFacts) -> bool:

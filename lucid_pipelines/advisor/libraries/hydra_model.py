@@ -39,6 +39,10 @@ def hydra_main(machine: Machine, args: list[Value], kwargs: dict[str, Value], si
         return _with_entry(args[0], None, "config", site)
     path = text_of(args[0]) if args else text_of(kwargs.get("config_path"))
     name = text_of(args[1]) if len(args) > 1 else text_of(kwargs.get("config_name"))
+    if path is not None and name is None and path.endswith((".yaml", ".yml")):
+        # Hydra before 1.0 named the file itself.
+        folder, _, file = path.rpartition("/")
+        path, name = folder or ".", file.rpartition(".")[0]
 
     def decorate(m: Machine, inner: list[Value], named: dict[str, Value], at: Site) -> Value:
         return _with_entry(inner[0], path, name, site) if inner and isinstance(inner[0], Func) else NONE
