@@ -1,10 +1,12 @@
 """What a scheduling pass asks of Slurm and what reading its answers costs, at the size of a large site.
 
     python benchmarks/slurm_pass.py [--jobs 1000] [--nodes 128] [--passes 5] [--json]
+    python benchmarks/slurm_pass.py --live 16 [--jobs 64] [--passes 20] [--json]
 
 The attempts lie on this machine's disk as running ones do. Slurm's commands are programs that print recorded
-answers of that size in the shapes of 22.05 and of 24.11, so that what is measured is our side; what the controller
-itself needs is measured by ``make test-slurm`` on a live one.
+answers of that size in the shapes of 22.05 and of 24.11, so that what is measured is our side. With ``--live`` a real
+Slurm of so many nodes is started on this machine (root, and Slurm's programs, see ``.ci/run``), real jobs run on it,
+and the passes include what its controller needs.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -21,10 +24,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.ranges import Claim, mean_of, report
-from lucid_pipelines.ports import Sight
+from lucid_pipelines.domain.cluster import Placement
+from lucid_pipelines.ports import LaunchRequest, Sight
 from lucid_pipelines.resources.clusters import wrapper
 from lucid_pipelines.resources.clusters.layout import replace_json
-from lucid_pipelines.resources.clusters.slurm import SlurmCluster
+from lucid_pipelines.resources.clusters.request import WrapperOptions
+from lucid_pipelines.resources.clusters.slurm import SlurmCluster, SlurmOptions
 from lucid_pipelines.resources.clusters.slurm_commands import SlurmCommands
 from lucid_pipelines.resources.clusters.slurm_submissions import TAG, Submission
 from tests.support_slurm import shapes
@@ -36,11 +41,15 @@ STARTED = {"wrapper": {"pid": 1, "start_ticks": 1}, "main": {"pid": 2, "start_ti
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", type=int, default=1000)
+    parser.add_argument("--jobs", type=int, help="Default: 1000, live 64.")
     parser.add_argument("--nodes", type=int, default=128)
     parser.add_argument("--passes", type=int, default=5)
+    parser.add_argument("--live", type=int, metavar="NODES", help="Start a real Slurm of so many nodes.")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
+    if arguments.live is not None:
+        return report(measure_live(arguments.live, arguments.jobs or 64, arguments.passes), as_json=arguments.json)
+    arguments.jobs = arguments.jobs or 1000
     claims: list[Claim] = []
     for version, jobs_of, nodes_of in (
         ("22.05.8", shapes.old_jobs, shapes.old_nodes),
@@ -80,6 +89,55 @@ def _measure(
         mean_of(f"a pass over {size} (s)", walls, at_most=2.0, why="a pass is made every second or two"),
         Claim(f"Slurm's commands a pass, {size}", asked, at_most=3.0, why="slurmctld serves everybody"),
     ]
+
+
+def measure_live(node_count: int, job_count: int, passes: int) -> list[Claim]:
+    """Start a Slurm of our own, run jobs on it and measure passes; it is stopped again."""
+    from tests.support_slurm.slurm_cluster import SlurmTestbed, short_folder
+
+    folder = short_folder()
+    begin = time.perf_counter()
+    testbed = SlurmTestbed(folder / "slurm", nodes=node_count)
+    started_s = time.perf_counter() - begin
+    try:
+        commands = SlurmCommands(testbed.conf, env={"PATH": "/usr/bin:/bin"})
+        options = WrapperOptions(sample_interval_s=30.0, base_env={"PATH": "/usr/bin:/bin"})
+        slurm = SlurmOptions(python=sys.executable)
+        cluster = SlurmCluster(folder / "cluster", commands, slurm=slurm, options=options, gpus="virtual")
+        ids = [_launch(cluster, folder, node_count, number) for number in range(job_count)]
+        deadline = time.monotonic() + 300.0
+        while any(one.sight is not Sight.RUNNING for one in cluster.poll(ids).values()):
+            assert time.monotonic() < deadline, "not every job was started"
+            time.sleep(0.5)
+        running_s = time.perf_counter() - begin - started_s
+        before, walls = sum(commands.counts.values()), []
+        for _ in range(passes):
+            again = time.perf_counter()
+            seen, inventory = cluster.poll(ids), cluster.inventory()
+            walls.append(time.perf_counter() - again)
+            assert all(one.sight is Sight.RUNNING for one in seen.values())
+            assert len(inventory.nodes) == node_count
+        asked = (sum(commands.counts.values()) - before) / passes
+    finally:
+        testbed.close()
+        shutil.rmtree(folder, ignore_errors=True)
+    size = f"{job_count} running jobs, {node_count} live nodes, Slurm {'.'.join(map(str, commands.version()))}"
+    return [
+        Claim(f"the test bed of {node_count} nodes is up (s)", started_s),
+        Claim(f"{job_count} jobs submitted one by one until all run (s)", running_s),
+        mean_of(f"a pass over {size} (s)", walls, at_most=2.0, why="a pass is made every second or two"),
+        Claim(f"Slurm's commands a pass, {size}", asked, at_most=3.0, why="slurmctld serves everybody"),
+    ]
+
+
+def _launch(cluster: SlurmCluster, folder: Path, node_count: int, number: int) -> str:
+    attempt_id, job_dir = f"j-{number:05d}-a1", folder / "jobs" / str(number)
+    code = job_dir / "code"
+    code.mkdir(parents=True)
+    place = Placement.of({f"n{number % node_count + 1}": [number // node_count % GPUS_A_NODE]})
+    command = ("sleep", "600")
+    cluster.launch(LaunchRequest(attempt_id, f"j-{number:05d}", 1, command, {}, place, job_dir, code, ".", 1.0))
+    return attempt_id
 
 
 def _programs(folder: Path, version: str, jobs: str, nodes: str) -> Path:

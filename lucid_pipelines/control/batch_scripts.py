@@ -9,25 +9,45 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lucid_pipelines.domain.errors import InputError
+from lucid_pipelines.domain.errors import InputError, did_you_mean
 
 _MAX_BYTES = 4 << 20
-_SHORT = {"J": "job-name", "N": "nodes", "p": "partition", "D": "chdir", "G": "gpus", "n": "ntasks", "t": "time"}
-_SHORT |= {
-    "o": "output",
-    "e": "error",
-    "c": "cpus-per-task",
-    "A": "account",
-    "q": "qos",
-    "a": "array",
-    "d": "dependency",
-}
-_FLAGS = frozenset({"hold", "exclusive", "requeue", "no-requeue", "overcommit", "parsable", "H", "s", "O"})
+_LETTERS = """
+A=account B=extra-node-info C=constraint D=chdir F=nodefile G=gpus H=hold J=job-name L=licenses M=clusters N=nodes
+O=overcommit Q=quiet S=core-spec V=version W=wait a=array b=begin c=cpus-per-task d=dependency e=error h=help i=input
+k=no-kill n=ntasks o=output p=partition q=qos s=oversubscribe t=time v=verbose w=nodelist x=exclude
+"""
+_WITHOUT_VALUE = """
+contiguous exclusive get-user-env help hold ignore-pbs nice no-kill no-requeue overcommit oversubscribe parsable quiet
+reboot requeue spread-job stepmgr test-only usage use-min-nodes verbose version wait
+"""
+_WITH_VALUE = """
+acctg-freq batch bb bbf cluster-constraint comment container container-id cores-per-socket cpu-freq cpus-per-gpu
+deadline delay-boot export export-file gid gpu-bind gpu-freq gpus-per-node gpus-per-socket gpus-per-task gres gres-flags
+hint kill-on-invalid-dep mail-type mail-user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mincpus network
+ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket oom-kill-step open-mode power prefer priority profile
+propagate reservation resv-ports segment signal sockets-per-node switches thread-spec threads-per-core time-min tmp
+tres-bind tres-per-task uid wait-all-nodes wckey wrap
+"""
+_SHORT = dict(word.split("=") for word in _LETTERS.split())
+_FLAGS = frozenset(_WITHOUT_VALUE.split())
+"""Options without a value, or whose value can only follow an equals sign."""
+_KNOWN = frozenset(_SHORT.values()) | _FLAGS | frozenset(_WITH_VALUE.split())
+"""Those of sbatch 22.05 to 24.11: an option that sbatch would refuse is refused here too."""
 _REFUSED = {
     "array": "an array is many jobs: submit each, or list them in a job file (`lucid submit -f`)",
     "dependency": "dependencies between jobs are not known here: submit the second when the first has ended",
     "wrap": "give the command itself: `lucid submit -- COMMAND`",
+    "hold": "it would be started here: take the line out, or submit it to Slurm itself, where held jobs can be adopted",
+    "begin": "a later begin is not known here, and the job would start at once: submit it when it may start",
+    "test-only": "nothing is only tested here, the job would run: take the line out",
+    "uid": "a job runs as whoever submits it: take the line out",
+    "gid": "a job runs as whoever submits it: take the line out",
+    "help": "it submits nothing: take the line out",
+    "usage": "it submits nothing: take the line out",
+    "version": "it submits nothing: take the line out",
 }
+"""What would do something else here than in Slurm, if it were passed over."""
 _GPUS = re.compile(r"(?:gpu)(?::[A-Za-z_][\w.-]*)?(?::(\d+))?")
 
 
@@ -57,7 +77,8 @@ def read_batch_script(path: Path, arguments: Sequence[str], folder: Path) -> Bat
     options = _options(_text(path), path)
     for name, why in _REFUSED.items():
         if name in options:
-            raise InputError(f"{why}; got --{name}={options[name]}")
+            got = f"--{name}={options[name]}" if options[name] else f"--{name}"
+            raise InputError(f"{why}; got {got}")
     source = (folder / options["chdir"]).resolve() if "chdir" in options else folder.resolve()
     script = path.resolve()
     if not script.is_relative_to(source):
@@ -70,23 +91,31 @@ def read_batch_script(path: Path, arguments: Sequence[str], folder: Path) -> Bat
     }
     if "partition" in options:
         values["vc"] = options["partition"].partition(",")[0]
-    used = {"chdir", "job-name", "partition", "gres", "gpus", "gpus-per-node", "gpus-per-task", "nodes", "ntasks"}
+    used = {"chdir", "job-name", "partition", "gres", "gpus", "gpus-per-node", "gpus-per-task", "nodes"}
+    if "gpus-per-task" in options:
+        used.add("ntasks")
     left = tuple(f"--{name}={value}" if value else f"--{name}" for name, value in options.items() if name not in used)
     return BatchScript(values, left)
 
 
 def _text(path: Path) -> str:
     try:
+        if not path.is_file():
+            raise InputError(f"a batch script is a file: {path}")
         if path.stat().st_size > _MAX_BYTES:
             raise InputError(f"a batch script is at most {_MAX_BYTES} bytes: {path}")
-        return path.read_text(encoding="utf-8")
+        text = path.read_bytes().decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"the batch script cannot be read as text: {path}: {error}") from error
+    for said, what in (("\r\n", "DOS line breaks; convert it (dos2unix)"), ("\0", "NUL characters")):
+        if said in text:
+            raise InputError(f"the batch script has {what}; sbatch would refuse it too: {path}")
+    return text
 
 
 def _options(text: str, path: Path) -> dict[str, str]:
-    lines = text.splitlines()
-    if not lines or not lines[0].startswith("#!"):
+    lines = text.split("\n")  # as sbatch does: other characters that break lines are part of one
+    if not lines[0].startswith("#!"):
         raise InputError(f"a batch script begins with #! and its shell; sbatch would refuse it too: {path}")
     options: dict[str, str] = {}
     for number, line in enumerate(lines[1:], start=2):
@@ -111,12 +140,23 @@ def _pairs(words: Sequence[str], number: int, path: Path) -> dict[str, str]:
         elif word.startswith("-") and len(word) > 1:
             name, value = _SHORT.get(word[1], word[1]), word[2:].removeprefix("=")
             equals = value
+        elif word in ("hetjob", "packjob", ":"):
+            raise InputError(f"jobs of several parts are not possible here: submit each; line {number} of {path}")
         else:
-            raise InputError(f"line {number} of {path} holds an option that sbatch does not know; got {word!r}")
+            raise InputError(f"line {number} of {path} holds a word that is no option of sbatch; got {word!r}")
+        name = _full_name(name, f"line {number} of {path}")
         if not equals and name not in _FLAGS and rest and not rest[0].startswith("-"):
             value = rest.pop(0)
         found[name] = value
     return found
+
+
+def _full_name(name: str, where: str) -> str:
+    """sbatch takes the beginning of an option's name when only one begins so."""
+    found = [known for known in sorted(_KNOWN) if known.startswith(name)] if name else []
+    if name in _KNOWN or len(found) == 1:
+        return name if name in _KNOWN else found[0]
+    raise InputError(f"{where} holds an option that sbatch does not know{did_you_mean(name, _KNOWN)}; got {name!r}")
 
 
 def _gpu_count(options: Mapping[str, str]) -> int:
@@ -143,12 +183,13 @@ def _counted(text: str, option: str) -> int:
 
 
 def _number(text: str, option: str) -> int:
-    if not text.isdigit() or not int(text):
+    if not (text.isascii() and text.isdigit() and len(text) < 10) or not int(text):
         raise InputError(f"--{option} takes a number from 1 up; got {text!r}")
     return int(text)
 
 
 def _shell(path: Path) -> str:
-    first = path.read_text(encoding="utf-8").splitlines()[0].removeprefix("#!").split()
-    words = first[1:] if first and first[0].endswith("/env") else first
-    return Path(words[0]).name if words else "bash"
+    first = _text(path).partition("\n")[0].removeprefix("#!").split()
+    if first and first[0].endswith("/env"):
+        first = [word for word in first[1:] if not word.startswith("-") and "=" not in word]
+    return Path(first[0]).name if first else "bash"

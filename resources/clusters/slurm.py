@@ -71,6 +71,9 @@ from lucid_pipelines.resources.clusters.slurm_submissions import (
 from lucid_pipelines.resources.clusters.start_records import read_record, read_started
 
 DOWN_STATES = frozenset({"DOWN", "NOT_RESPONDING", "FAIL", "ERROR", "POWERED_DOWN", "POWERING_DOWN", "FUTURE"})
+SLEEPING = "POWERED_DOWN"
+"""A node that saves power: Slurm wakes it for the job that is placed on it."""
+KEPT_FREE_STATES = frozenset({"DRAIN", "MAINT", "REBOOT_ISSUED", "REBOOT_REQUESTED"})
 FRESH_S = 1.0
 """An inventory may use the list of jobs that the poll of the same pass read."""
 _log = logging.getLogger(__name__)
@@ -145,6 +148,7 @@ class SlurmCluster:
         self._jobs: tuple[float, list[SlurmJob]] | None = None
         self._nodes: tuple[float, dict[str, SlurmNode]] | None = None
         self._started: dict[str, datetime] = {}
+        self._unsettled: dict[str, datetime] = {}
         try:
             self._layout.create()
             self._wrapper = _install(wrapper_source(), self._layout.wrapper, wrapper_digest())
@@ -237,10 +241,19 @@ class SlurmCluster:
             self._ask_accounting(disks, found, faults)
         seen: dict[str, Observation] = {}
         for attempt_id, disk in disks.items():
-            seen[attempt_id] = observation(attempt_id, disk, found[attempt_id], faults[attempt_id], now)
+            waited = self._awaiting_record(attempt_id, disk, found[attempt_id], now)
+            seen[attempt_id] = observation(attempt_id, disk, found[attempt_id], faults[attempt_id], now, waited)
             if seen[attempt_id].sight is Sight.EXITED:
                 self._layout.unmark_live(attempt_id)
+                self._unsettled.pop(attempt_id, None)
         return seen
+
+    def _awaiting_record(self, attempt_id: str, disk: OnDisk, job: SlurmJob | None, now: datetime) -> timedelta:
+        """How long disk and Slurm have disagreed about an end, by our own clock: theirs may be wrong."""
+        if job is None or (is_over(job) if disk.exit is None else not is_over(job)):
+            return now - self._unsettled.setdefault(attempt_id, now)
+        self._unsettled.pop(attempt_id, None)
+        return timedelta(0)
 
     def _ask_accounting(
         self, disks: Mapping[str, OnDisk], found: dict[str, SlurmJob | None], faults: dict[str, str | None]
@@ -275,7 +288,7 @@ class SlurmCluster:
                 if noted is not None and noted.is_shared and (job.state not in WAITING or noted.host_attempt):
                     return  # its wrapper reads the request; a signal would reach its partner too
                 if job.state in WAITING:
-                    self.commands.cancel("--state=PENDING", str(job.job_id))
+                    self.commands.cancel(job.job_id, "--state=PENDING")
                     if self._wait_over(job.job_id, 2.0) and not os.path.lexists(folder / wrapper.STARTED):
                         fencing.record_end(folder, attempt_id, "stopped", f"before it started: {reason}", None)
                     return
@@ -284,9 +297,9 @@ class SlurmCluster:
         finally:
             self._forget_jobs()
         if _adopted_output(folder) is not None:
-            self.commands.cancel(str(job.job_id))
+            self.commands.cancel(job.job_id)
         elif not is_over(job):  # its wrapper reads the request; without the signal, within a sampling interval
-            self.commands.cancel("--batch", "--signal=TERM", str(job.job_id))
+            self.commands.cancel(job.job_id, "--batch", "--signal=TERM")
 
     def fence(self, attempt_id: str) -> int:
         """See the port. What counts here are the wrapper's findings, or 1 for a Slurm job that was killed.
@@ -301,6 +314,8 @@ class SlurmCluster:
                 return 0
             if not os.path.lexists(folder / wrapper.FENCED):
                 (folder / wrapper.FENCED).touch()
+                now_s = self._now().timestamp()  # by our clock, not by that of the disk's server
+                os.utime(folder / wrapper.FENCED, (now_s, now_s))
             with self._submitting(folder):
                 job = self._find(attempt_id, folder)
             found = self._end(attempt_id, folder, job)
@@ -546,15 +561,15 @@ class SlurmCluster:
                 fencing.record_end(folder, attempt_id, "fenced", "it had not started", 0)
                 return 0
             if job.state in WAITING:
-                self.commands.cancel(str(job.job_id))
+                self.commands.cancel(job.job_id)
             else:
                 if noted is not None and noted.is_shared and self._fenced_inside(attempt_id, folder):
                     return 1 + _leftovers(folder)
-                self.commands.cancel("--batch", "--signal=TERM", str(job.job_id))
+                self.commands.cancel(job.job_id, "--batch", "--signal=TERM")
                 if self._wait_record(folder, FENCE_GENTLY_S):
                     return 1 + _leftovers(folder)
-                self.commands.cancel("--signal=KILL", "--full", str(job.job_id))
-                self.commands.cancel(str(job.job_id))
+                self.commands.cancel(job.job_id, "--signal=KILL", "--full")
+                self.commands.cancel(job.job_id)
             if not self._wait_over(job.job_id, FENCE_PATIENCE_S):
                 raise ExternalError(f"Slurm job {job.job_id} of attempt {attempt_id!r} does not end; call again")
             fencing.record_end(folder, attempt_id, "fenced", f"Slurm job {job.job_id} was cancelled", 0)
@@ -721,13 +736,13 @@ class SlurmCluster:
             isolations=isolations,
             taken_gpu_indices=frozenset(taken),
         )
-        if node.states & DOWN_STATES:
+        if node.states & (DOWN_STATES - {SLEEPING}):
             words = ", ".join(sorted(node.states))
             detail = f"Slurm says {words}" + (f": {node.reason}" if node.reason else "")
             return replace(found, condition=NodeCondition.UNOBSERVED, observed_at=None, detail=detail)
-        if "DRAIN" in node.states or all(gpu.index in found.isolated_gpu_indices for gpu in found.gpus):
+        if node.states & KEPT_FREE_STATES or all(gpu.index in found.isolated_gpu_indices for gpu in found.gpus):
             return replace(found, condition=NodeCondition.DRAINED, detail=node.reason or None)
-        return found
+        return replace(found, detail="asleep; Slurm wakes it for a job") if SLEEPING in node.states else found
 
     def _fresh_jobs(self, at_most_s: float) -> list[SlurmJob]:
         with self._guard:

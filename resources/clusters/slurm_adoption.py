@@ -17,6 +17,8 @@ from lucid_pipelines.resources.clusters.slurm_gres import asked_gpus
 from lucid_pipelines.resources.clusters.slurm_json import SlurmJob
 from lucid_pipelines.resources.clusters.slurm_states import WAITING, is_over
 
+_NAME_CHARS = 100
+
 
 @dataclass(frozen=True, slots=True)
 class SlurmAdoption:
@@ -46,7 +48,7 @@ def held_job(job: SlurmJob) -> HeldJob:
     assert job.submitted_at is not None, "see SlurmAdoption.wants"
     return HeldJob(
         key=_key(job),
-        name=job.name,
+        name=_one_line(job.name) or f"slurm-{job.job_id}",
         user=job.user,
         vc=job.partition,
         gpus=asked_gpus(job.gres_request) * job.node_count,
@@ -67,7 +69,7 @@ def find_held(jobs: Sequence[SlurmJob], key: str, tag: str) -> tuple[SlurmJob, b
     if job is None or (is_over(job) and job.comment != tag):
         state = "does not know it any more" if job is None else f"has ended it as {job.state}"
         raise InputError(f"an adopted job is started once, and Slurm {state}; submit it again: {key}")
-    if job.comment == tag and not job.is_held:
+    if job.comment == tag and (is_over(job) or not job.is_held):
         return job, True
     if job.state not in WAITING or not job.is_held:
         raise StateError(f"somebody else released the job, so it is left alone: {key} is {job.state}")
@@ -86,6 +88,11 @@ def release(commands: SlurmCommands, job: SlurmJob, tag: str, nodes: Sequence[st
         f"Comment={tag}",
     )  # fmt: skip
     commands.run("scontrol", "release", str(job.job_id))
+
+
+def _one_line(name: str) -> str:
+    """Users may put anything into a name."""
+    return " ".join("".join(c if c.isprintable() else " " for c in name).split())[:_NAME_CHARS]
 
 
 def _key(job: SlurmJob) -> str:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from lucid_pipelines.domain.errors import ExternalError, InputError, UnreachableError
 from lucid_pipelines.resources.clusters.slurm_json import SlurmJob, SlurmNode, parse_jobs, parse_nodes
+from lucid_pipelines.resources.clusters.slurm_states import is_ending
 
-_ENDED = ("Invalid job id specified", "already completing or completed")
 _NEVER = tuple(f"invalid {what}" for what in ("user", "--uid", "group", "account", "qos", "partition", "gres"))
 """What no second try can cure, in the words of sbatch."""
 
@@ -145,22 +145,23 @@ class SlurmCommands:
             raise ExternalError(f"Slurm's {name} failed: {said}")
         return done.stdout
 
-    def cancel(self, *arguments: str) -> None:
-        """Ask ``scancel`` for an end or a signal; a job that has just ended by itself is no failure.
+    def cancel(self, job_id: int, *options: str) -> None:
+        """Ask ``scancel`` for an end or a signal; a job that ends at that moment by itself is no failure.
 
-        Between our look and our call a job may end, and Slurm then no longer knows its id. Callers wait for the
-        end that they asked for, so nothing is taken for granted here.
+        Between our look and our call a job may end. Slurm then says "Invalid job id", "already completing", or nothing
+        with a status of its own, depending on the moment; so it is asked whether the job has ended instead.
 
         Raises:
             UnreachableError: the controller does not answer.
-            ExternalError: Slurm refuses for another reason.
+            ExternalError: Slurm refuses, and the job has not ended.
         """
         try:
-            self.run("scancel", *arguments)
+            self.run("scancel", *options, str(job_id))
         except UnreachableError:
             raise
-        except ExternalError as error:
-            if not any(word in str(error) for word in _ENDED):
+        except ExternalError:
+            job = next((job for job in self.jobs() if job.job_id == job_id), None)
+            if job is not None and not is_ending(job):
                 raise
 
 

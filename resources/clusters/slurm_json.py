@@ -3,7 +3,7 @@
 From 23.02 on numbers are objects (``{"set": true, "infinite": false, "number": 7}``), states are lists and the
 nodes come from ``scontrol show nodes --json``; before, numbers are plain (huge ones mean "not set"), states are
 words and the nodes come from ``sinfo --json``. Whatever cannot be understood raises ``ValueError``: it is no
-evidence of anything.
+evidence of anything. Nor is an answer with ``errors``, however well the rest of it looks.
 """
 
 from __future__ import annotations
@@ -115,6 +115,9 @@ def _rows(text: str, key: str) -> list[Mapping[str, Any]]:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"Slurm's answer is not JSON: {text[:120]!r}") from error
+    faults = content.get("errors") if isinstance(content, dict) else None
+    if faults:  # a silent controller yields an empty list of jobs, an exit status of 0, and this
+        raise ValueError(f"Slurm reports errors: {' '.join(str(faults).split())[:300]}")
     rows = content.get(key) if isinstance(content, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ValueError(f"Slurm's answer has no list of {key}: {text[:120]!r}")
@@ -153,9 +156,10 @@ def _job(row: Mapping[str, Any]) -> SlurmJob:
             work_dir=str(row.get("current_working_directory") or ""),
             output=str(row.get("standard_output") or ""),
             command=str(row.get("command") or ""),
-            is_array=bool(row.get("array_task_string")) or bool(_number(row.get("het_job_id"))),
+            is_array=any(_number(row.get(key)) for key in ("array_job_id", "het_job_id"))
+            or bool(row.get("array_task_string")),
         )
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise ValueError(f"a job in Slurm's answer cannot be understood ({error!r}): {str(row)[:120]}") from error
 
 
@@ -176,7 +180,7 @@ def _node(row: Mapping[str, Any]) -> SlurmNode:
             reason_at=_time(row.get("reason_changed_at")),
             booted_at=_time(row.get("boot_time")),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ValueError(f"a node in Slurm's answer cannot be understood ({error!r}): {str(row)[:120]}") from error
 
 

@@ -77,12 +77,20 @@ def is_over(job: SlurmJob) -> bool:
     return job.state not in WAITING | ALIVE and "COMPLETING" not in job.flags and job.state != "COMPLETING"
 
 
-def observation(attempt_id: str, disk: OnDisk, job: SlurmJob | None, fault: str | None, now: datetime) -> Observation:
+def is_ending(job: SlurmJob) -> bool:
+    """Whether Slurm has ended the job or is about to have."""
+    return job.state not in WAITING | ALIVE
+
+
+def observation(
+    attempt_id: str, disk: OnDisk, job: SlurmJob | None, fault: str | None, now: datetime, waited: timedelta
+) -> Observation:
     """Judge one attempt.
 
     Args:
         job: Slurm's record of it; ``None`` = Slurm does not know it.
         fault: why Slurm did not answer; ``None`` = it did.
+        waited: for how long disk and Slurm have said different things of its end.
     """
     if disk.problem is not None:
         return Observation(attempt_id, Sight.UNOBSERVED, now, "slurm:disk", detail=disk.problem)
@@ -103,7 +111,7 @@ def observation(attempt_id: str, disk: OnDisk, job: SlurmJob | None, fault: str 
         detail = f"{named} waits: {job.reason or job.state}"
         return Observation(attempt_id, Sight.QUEUED, now, by, detail=detail)
     is_shared = disk.submission is not None and disk.submission.is_shared
-    if not is_over(job) and is_shared and record is not None and now - record.ended_at >= RECORD_IS_LATE:
+    if not is_over(job) and is_shared and record is not None and waited >= RECORD_IS_LATE:
         return _exited(attempt_id, record, now, "slurm:exit_record")  # what Slurm ends, it ends with the allocation
     if not is_over(job) and is_shared and disk.is_gone and record is None:
         detail = f"its wrapper left no exit record, while {named}, in which it ran, goes on"
@@ -119,7 +127,7 @@ def observation(attempt_id: str, disk: OnDisk, job: SlurmJob | None, fault: str 
         return _exited(attempt_id, told, now, f"slurm:exit_record+{job.source}")
     if reason is not None:
         return _exited(attempt_id, by_slurm(job, reason, disk.started_at, now), now, by)
-    if job.state != "NODE_FAIL" and now - (job.ended_at or now) < RECORD_IS_LATE:
+    if job.state != "NODE_FAIL" and waited < RECORD_IS_LATE:
         return Observation(attempt_id, Sight.RUNNING, now, by, disk.started_at, detail="its record is awaited")
     detail = f"{_why(job, None)}; its wrapper left no exit record"
     return Observation(attempt_id, Sight.VANISHED, now, by, disk.started_at or job.started_at, detail=detail)
@@ -127,12 +135,14 @@ def observation(attempt_id: str, disk: OnDisk, job: SlurmJob | None, fault: str 
 
 def by_slurm(job: SlurmJob, reason: str, started_at: datetime | None, now: datetime) -> ExitRecord:
     """The exit record of what Slurm itself ended; ``reason`` as in ``ExitRecord``."""
+    began = started_at or (job.started_at if job.nodes else None)
+    ended = min(job.ended_at or now, now)
     return ExitRecord(
         exit_code=job.exit_code if reason == "exited" else None,
         signal=_SIGKILL if reason == "out_of_memory" else job.exit_signal if reason == "exited" else None,
         reason="exited" if reason == "out_of_memory" else reason,
-        started_at=started_at or (job.started_at if job.nodes else None),
-        ended_at=min(job.ended_at or now, now),
+        started_at=began,
+        ended_at=ended if began is None else max(began, ended),  # clocks of two machines may differ
         detail=_why(job, None),
     )
 

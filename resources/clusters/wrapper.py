@@ -357,7 +357,7 @@ class Supervisor:
                 self.killed = True
                 self.kill_at = now + self.kill_pause_s
                 self.kill_pause_s = min(5.0, 2 * self.kill_pause_s)  # one that hangs in the kernel may take long
-                _kill([*self._family(), _own(self.pid)])
+                _kill([_own(self.pid), *self._family()])  # it first: else it may still say how its children ended
 
     def _reap(self) -> os.waitid_result | None:
         """Bury adopted orphans; return the main process's end without burying it (its number stays ours)."""
@@ -636,7 +636,7 @@ class Sampler:
         interval_s = float(spec["sample_interval_s"])
         self.read: Callable[[], list[Reading]] | None = None
         if self.source == "nvml":
-            self.read = NvmlReader(spec["gpus"], interval_s).latest
+            self.read = NvmlReader(allocated_gpus(spec), interval_s).latest
         elif self.source == "declared":
             self.read = LoadReader(folder, spec["gpus"], spec.get("declared_load")).latest
 
@@ -754,6 +754,18 @@ class LoadReader:
         return readings
 
 
+def allocated_gpus(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    """The spec's GPUs with the devices that the resource manager gave for them, where it is the one who chooses."""
+    devices = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if spec.get("keep_devices") else []
+    if len(devices) != len(spec["gpus"]):
+        return spec["gpus"]
+    found = []
+    for gpu, device in zip(spec["gpus"], devices):
+        number = int(device) if device.isdigit() else gpu["index"]
+        found.append({**gpu, "number": number, "uuid": device if device.startswith("GPU-") else gpu.get("uuid")})
+    return found
+
+
 class NvmlReader:
     """Reads real GPUs in a thread of its own: a driver that hangs must not keep a job from being stopped."""
 
@@ -794,7 +806,7 @@ class NvmlReader:
         if gpu.get("uuid"):  # numbers may change with a driver restart, names do not
             found = library.nvmlDeviceGetHandleByUUID(c.c_char_p(gpu["uuid"].encode()), c.byref(handle))
         else:
-            found = library.nvmlDeviceGetHandleByIndex_v2(c.c_uint(index), c.byref(handle))
+            found = library.nvmlDeviceGetHandleByIndex_v2(c.c_uint(gpu.get("number", index)), c.byref(handle))
         if found != 0:
             return (index, None, None, None)
         has_rates = library.nvmlDeviceGetUtilizationRates(handle, rates) == 0

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from lucid_pipelines.cli.main import app
@@ -29,6 +34,9 @@ def script(folder: Path, *lines: str, first: str = "#!/bin/bash -l") -> Path:
         (["#SBATCH -G8"], 8),
         (["#SBATCH --gpus-per-node=8 --nodes=2-4"], 16),
         (["#SBATCH --ntasks=3 --gpus-per-task=2"], 6),
+        (["#SBATCH --gpus-per-n=2 --nodes=2"], 4),
+        (["#SBATCH --gpus=1 --exclusive --nice -p gpu"], 1),
+        (["#SBATCH --gpus=3 # --gpus=5", "##SBATCH --gpus=9"], 3),
         (["", "# a comment", "  # another", "#SBATCH --gpus=2", "python train.py", "#SBATCH --gpus=9"], 2),
     ],
 )
@@ -56,6 +64,19 @@ def test_name_partition_folder_and_the_rest(tmp_path: Path) -> None:
         (["#SBATCH --gpus=1 stray"], "stray"),
         (['#SBATCH --job-name="open'], "words"),
         (["#SBATCH --gpus=1 --chdir=/somewhere/else"], "sealed"),
+        (["#SBATCH --gpus=1 --hold"], "adopted"),
+        (["#SBATCH --gpus=1 -H"], "adopted"),
+        (["#SBATCH --gpus=1 --begin=now+1hour"], "start at once"),
+        (["#SBATCH --gpus=1 --test-only"], "tested"),
+        (["#SBATCH --gpus=1 --uid=root"], "whoever submits"),
+        (["#SBATCH --gpus=1 --wrap='rm -rf /'"], "lucid submit"),
+        (["#SBATCH --gpus=1 --partitoin=gpu"], "did you mean 'partition'"),
+        (["#SBATCH --gpus=1 -Z"], "does not know"),
+        (["#SBATCH --gpus=1 --"], "does not know"),
+        (["#SBATCH --gpus=1", "#SBATCH hetjob", "#SBATCH --gpus=1"], "several parts"),
+        (["#SBATCH --gpus=²"], "number"),
+        (["#SBATCH --gpus=99999999999999999999"], "number"),
+        (["#SBATCH --gpus=-1"], "number"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_reason(tmp_path: Path, lines: list[str], said: str) -> None:
@@ -66,8 +87,48 @@ def test_what_cannot_be_is_refused_with_the_reason(tmp_path: Path, lines: list[s
 def test_a_script_without_a_shell_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="#!"):
         read_batch_script(script(tmp_path, "#SBATCH --gpus=1", first="echo"), (), tmp_path)
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="is a file"):
         read_batch_script(tmp_path / "missing", (), tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="is a file"):
+        read_batch_script(tmp_path / "pipe", (), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"#!/bin/bash\r\n#SBATCH --gpus=1\r\n", "dos2unix"),
+        (b"#!/bin/bash\n#SBATCH --gpus=1\0\n", "NUL"),
+        (b"#!/bin/bash\n#SBATCH --gpus=1 \xff\n", "as text"),
+        (b"", "#!"),
+    ],
+)
+def test_bytes_that_are_no_script_are_refused(tmp_path: Path, data: bytes, said: str) -> None:
+    (tmp_path / "train.sbatch").write_bytes(data)
+    with pytest.raises(InputError, match=said):
+        read_batch_script(tmp_path / "train.sbatch", (), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("first", "shell"),
+    [
+        ("#!/bin/sh", "sh"),
+        ("#!/usr/bin/env -S bash -x", "bash"),
+        ("#!/usr/bin/env A=b python3", "python3"),
+        ("#!", "bash"),
+    ],
+)
+def test_the_shell_is_the_one_of_the_first_line(tmp_path: Path, first: str, shell: str) -> None:
+    read = read_batch_script(script(tmp_path, "#SBATCH --gpus=1", first=first), (), tmp_path)
+    assert read.values["command"][0] == shell
+
+
+@given(st.lists(st.text(alphabet="-=abgpus12#SBATCH :'\"\\\u2028 ", max_size=30), max_size=4))
+def test_any_line_is_read_or_refused(lines: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = script(Path(folder).resolve(), *[f"#SBATCH {line}" for line in lines])
+        with suppress(InputError):
+            read_batch_script(path, (), path.parent)
 
 
 def test_the_command_submits_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,6 +163,10 @@ class SlurmTestbed:
     def stop_controller(self) -> None:
         self._stop(self.root / "state" / "slurmctld.pid")
 
+    def kill_controller(self) -> None:
+        """SIGKILL: what it has not saved is lost."""
+        self._stop(self.root / "state" / "slurmctld.pid", signal.SIGKILL)
+
     def start_node(self, name: str) -> None:
         (self.root / "spool" / name).mkdir(exist_ok=True)
         self.run("slurmd", "-N", name)

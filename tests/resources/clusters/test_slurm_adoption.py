@@ -17,6 +17,7 @@ from lucid_pipelines.store import ActionState
 from tests.support_control.worlds import all_ended, drive, make_settings
 from tests.support_slurm.slurm_cluster import SlurmTestbed, short_folder
 
+HOSTILE = "a\"b'c\nd\x1b[31m é $(touch /tmp/never) \\"
 pytestmark = [pytest.mark.slow, pytest.mark.slurm]
 
 
@@ -40,7 +41,7 @@ def opened(folder: Path, testbed: SlurmTestbed, mode: str) -> Client:
 
 def sbatch(testbed: SlurmTestbed, folder: Path, script: str, *options: str) -> str:
     """A user's own submission from a folder of theirs."""
-    source = folder / "theirs"
+    source = folder / 'their "code", $HOME é'
     source.mkdir(exist_ok=True)
     (source / "train.sh").write_text(f"#!/bin/bash\n{script}\n")
     return testbed.run("sbatch", "--parsable", f"--chdir={source}", *options, str(source / "train.sh")).strip()
@@ -57,15 +58,19 @@ def taken_in(client: Client, number: str) -> Job:
 
 def test_a_held_job_is_placed_released_and_followed_to_its_end(tmp_path: Path, testbed: SlurmTestbed) -> None:
     ours = ("--hold", "--comment=lucid")
-    good = sbatch(testbed, tmp_path, 'echo "on $CUDA_VISIBLE_DEVICES"; sleep 1', "--gres=gpu:2", *ours)
+    good = sbatch(
+        testbed, tmp_path, 'echo "on $CUDA_VISIBLE_DEVICES"; sleep 1', "--gres=gpu:2", *ours, f"--job-name={HOSTILE}"
+    )
     bad = sbatch(testbed, tmp_path, "sleep 1; exit 3", "--gres=gpu:1", *ours)
     long = sbatch(testbed, tmp_path, "sleep 300", "--gres=gpu:1", *ours)
     theirs = sbatch(testbed, tmp_path, "sleep 1", "--gres=gpu:1", "--hold")
+    array = sbatch(testbed, tmp_path, "sleep 1", "--gres=gpu:1", "--array=0-1", *ours)
     no_gpu = sbatch(testbed, tmp_path, "sleep 1", *ours)
     with opened(tmp_path, testbed, "live") as client:
         assert adopt(client.system) == 3
         assert adopt(client.system) == 0, "each is taken in once"
         jobs = {number: taken_in(client, number) for number in (good, bad, long)}
+        assert jobs[good].spec.name == HOSTILE.replace("\n", " ").replace("\x1b", " ")
         assert jobs[good].spec.gpus == 2 and jobs[good].spec.snapshot_digest is not None
         ids = [job.job_id for job in jobs.values()]
 
@@ -84,7 +89,8 @@ def test_a_held_job_is_placed_released_and_followed_to_its_end(tmp_path: Path, t
         asked_for = ",".join(map(str, share.gpu_indices))
         assert client.read_log(attempt.attempt_id, 0).data.decode() == f"on {asked_for}\n", "exactly its GPUs"
         assert state_of(testbed, good).startswith("COMPLETED")
-    for number in (theirs, no_gpu):
+        assert not Path("/tmp/never").exists()
+    for number in (theirs, array, no_gpu):
         assert state_of(testbed, number) == "PENDING JobHeldUser", "what is not for us is not touched"
         testbed.run("scancel", number)
 

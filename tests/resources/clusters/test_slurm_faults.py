@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,7 @@ import pytest
 from lucid_pipelines.domain.cluster import NodeCondition, Placement
 from lucid_pipelines.domain.errors import ExternalError, InputError
 from lucid_pipelines.domain.job import ExitRecord
-from lucid_pipelines.ports import Sight
+from lucid_pipelines.ports import LaunchRequest, Sight
 from lucid_pipelines.resources.clusters.slurm_findings import examine
 from lucid_pipelines.resources.clusters.slurm_states import is_over
 from tests.support_slurm.slurm_cluster import SlurmTestbed, short_folder
@@ -28,10 +31,20 @@ RUN_ONCE = 'echo run >> "$LUCID_OUTPUT_DIR/runs"'
 def testbed() -> Iterator[SlurmTestbed]:
     folder = short_folder()
     more = "PreemptType=preempt/partition_prio\nPreemptMode=REQUEUE\nPartitionName=high Nodes=ALL PriorityTier=10\n"
-    testbed = SlurmTestbed(folder / "slurm", nodes=3, slurmd_timeout_s=5, more_after=more)
+    testbed = SlurmTestbed(folder / "slurm", nodes=3, slurmd_timeout_s=3, more="MessageTimeout=2\n", more_after=more)
     yield testbed
     testbed.close()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def limited(testbed: SlurmTestbed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SlurmHarness, str]]:
+    """A job with Slurm's shortest time limit, a minute, which passes during the other tests."""
+    harness = SlurmHarness(tmp_path_factory.mktemp("limited"), testbed, partitions=("gpu",))
+    attempt = harness.start("sleep 600", placement=Placement.of({"n1": [7]}))
+    testbed.run("scontrol", "update", f"JobId={harness.submitted(attempt)}", "TimeLimit=0:01")
+    yield harness, attempt
+    harness.close()
 
 
 @pytest.fixture
@@ -72,8 +85,7 @@ def test_two_attempts_can_be_pinned_to_the_same_gpu_and_a_third_waits(harness: S
 
 
 def test_every_end_that_slurm_makes_has_its_own_name(harness: SlurmHarness, testbed: SlurmTestbed) -> None:
-    by_user, limited = harness.start("sleep 60"), harness.start("sleep 300")
-    testbed.run("scontrol", "update", f"JobId={harness.submitted(limited)}", "TimeLimit=0:01")
+    by_user = harness.start("sleep 60")
     testbed.run("scancel", str(harness.submitted(by_user)))
     assert ended(harness, by_user).reason == "cancelled"
     held = harness.shell("true")
@@ -101,8 +113,6 @@ def test_every_end_that_slurm_makes_has_its_own_name(harness: SlurmHarness, test
         "sleep 2",
     )
     assert ended(harness, evicted).reason == "preempted"
-    harness.patience_s = 90.0
-    assert ended(harness, limited).reason == "timed_out", "Slurm looks at limits twice a minute"
 
 
 def test_the_controller_may_go_and_come_back(harness: SlurmHarness, testbed: SlurmTestbed) -> None:
@@ -110,7 +120,12 @@ def test_the_controller_may_go_and_come_back(harness: SlurmHarness, testbed: Slu
     harness.slurm.commands.timeout_s = 2.0
     testbed.stop_controller()
     try:
-        assert harness.see(runs).sight is Sight.UNOBSERVED
+        assert harness.see(runs).sight is Sight.UNOBSERVED, "it gives no answer in time"
+        harness.slurm.commands.timeout_s = 20.0
+        assert harness.see(runs).sight is Sight.UNOBSERVED, "it answers, with an empty list of jobs"
+        with pytest.raises(ExternalError):
+            harness.reopen().inventory()
+        harness.slurm.commands.timeout_s = 2.0
         waiting = harness.shell(f"{RUN_ONCE}; exit 5")
         with pytest.raises(ExternalError):
             harness.slurm.launch(waiting)
@@ -139,50 +154,70 @@ def test_a_submission_whose_answer_was_lost_is_found_by_its_tag(harness: SlurmHa
     assert harness.output(request.attempt_id, "runs") == b"run\n"
 
 
-def test_a_job_whose_node_is_lost_is_fenced_before_it_is_started_again(
+def test_jobs_whose_node_is_lost_are_fenced_before_they_are_started_again(
     harness: SlurmHarness, testbed: SlurmTestbed
 ) -> None:
-    place = Placement.of({"n2": [1]})
-    attempt = harness.start('echo $$ > "$LUCID_OUTPUT_DIR/pid"; sleep 300', placement=place)
-    pid = int(harness.wait_output(attempt, "pid"))
+    obeys, hangs = (harness.start("exec sleep 300", placement=Placement.of({"n2": [gpu]})) for gpu in (1, 2))
+    frozen = [harness.wrapper_pid(hangs), harness.main_pid(hangs)]
+    main = harness.main_pid(obeys)
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)  # as on a machine that hangs: nobody obeys
     testbed.kill_node("n2")
     try:
-        seen = harness.wait_sight(attempt, Sight.VANISHED)
+        seen = harness.wait_sight(obeys, Sight.VANISHED)
         assert "lost its node" in str(seen.detail)
-        assert harness.is_alive(pid), "the old process goes on, whatever Slurm believes"
-        job = next(job for job in harness.slurm.commands.jobs() if job.job_id == harness.submitted(attempt))
+        assert harness.is_alive(main), "the old process goes on, whatever Slurm believes"
+        job = next(job for job in harness.slurm.commands.jobs() if job.job_id == harness.submitted(obeys))
         assert is_over(job), "and Slurm itself does not start it again"
         down = next(node for node in harness.slurm.inventory().nodes if node.name == "n2")
         assert down.condition is NodeCondition.UNOBSERVED
-        assert harness.slurm.fence(attempt) >= 1
-        assert not harness.is_alive(pid), "its own wrapper obeyed the mark on the shared disk"
-        assert ended(harness, attempt).reason == "fenced"
-    finally:
-        testbed.start_node("n2")
-        testbed.wait_up()
-
-
-def test_a_silent_node_that_does_not_obey_counts_as_dead_only_after_its_time(
-    harness: SlurmHarness, testbed: SlurmTestbed
-) -> None:
-    attempt = harness.start("sleep 300", placement=Placement.of({"n2": [1]}))
-    watcher, main = harness.wrapper_pid(attempt), harness.main_pid(attempt)
-    for pid in (watcher, main):
-        os.kill(pid, 19)  # as on a machine that hangs: nobody obeys
-    testbed.kill_node("n2")
-    try:
-        harness.wait_sight(attempt, Sight.VANISHED)
+        assert harness.slurm.fence(obeys) >= 1
+        assert not harness.is_alive(main), "its own wrapper obeyed the mark on the shared disk"
+        assert ended(harness, obeys).reason == "fenced"
         patient = harness.reopened(dead_node_fence_s=600.0)
         with pytest.raises(ExternalError, match="may still run on n2"):
-            patient.fence(attempt)
-        assert harness.see(attempt).sight is Sight.VANISHED
-        assert harness.reopened(dead_node_fence_s=0.0).fence(attempt) == 0
-        assert "silent" in str(ended(harness, attempt).detail)
+            patient.fence(hangs)
+        assert harness.see(hangs).sight is Sight.VANISHED
+        assert harness.reopened(dead_node_fence_s=0.0).fence(hangs) == 0, "it counts as dead after its time"
+        assert "silent" in str(ended(harness, hangs).detail)
     finally:
-        for pid in (watcher, main):
-            os.kill(pid, 9)
+        for pid in frozen:
+            os.kill(pid, signal.SIGKILL)
         testbed.start_node("n2")
         testbed.wait_up()
+
+
+def test_a_controller_killed_in_the_midst_of_submissions_loses_and_doubles_nothing(
+    harness: SlurmHarness, testbed: SlurmTestbed
+) -> None:
+    harness.slurm.commands.timeout_s = 3.0
+    requests = [harness.shell(f"{RUN_ONCE}; exit 5", placement=Placement.of({"n1": [gpu]})) for gpu in range(6)]
+
+    def submit(request: LaunchRequest) -> None:
+        with suppress(ExternalError):
+            harness.slurm.launch(request)
+
+    with ThreadPoolExecutor(6) as pool:
+        done = [pool.submit(submit, request) for request in requests]
+        time.sleep(0.15)
+        testbed.kill_controller()
+        for one in done:
+            one.result()
+    testbed.start_controller()
+    harness.slurm.commands.timeout_s = 20.0
+    harness.wait(lambda: harness.slurm.commands.jobs() is not None, "it answers")
+    testbed.wait_up()
+    for request in requests:
+        harness.slurm.launch(request)
+    for request in requests:
+        attempt = request.attempt_id
+        harness.wait(lambda a=attempt: harness.see(a).sight in (Sight.EXITED, Sight.VANISHED), "it ends, or is lost")
+        if harness.see(attempt).sight is Sight.VANISHED:  # accepted, and forgotten before the controller had saved it
+            harness.slurm.fence(attempt)
+            assert harness.output(attempt, "runs") in (None, b"run\n")
+        else:
+            assert ended(harness, attempt).exit_code == 5
+            assert harness.output(attempt, "runs") == b"run\n"
 
 
 def test_answers_that_make_no_sense_conclude_nothing(harness: SlurmHarness) -> None:
@@ -223,22 +258,22 @@ def test_a_node_that_others_took_down_keeps_their_reason_and_stays_down(
     harness: SlurmHarness, testbed: SlurmTestbed
 ) -> None:
     cluster = harness.slurm
-    testbed.run("scontrol", "update", "NodeName=n1", "State=DOWN", "Reason=burnt board, see ticket")
+    testbed.run("scontrol", "update", "NodeName=n3", "State=DOWN", "Reason=burnt board, see ticket")
     try:
-        cluster.isolate("n1", [], "lucid", "ECC errors")
-        assert "burnt board" in testbed.run("scontrol", "show", "node", "n1")
-        cluster.restore("n1", [], "lucid")
-        assert "State=DOWN " in testbed.run("scontrol", "show", "node", "n1")
+        cluster.isolate("n3", [], "lucid", "ECC errors")
+        assert "burnt board" in testbed.run("scontrol", "show", "node", "n3")
+        cluster.restore("n3", [], "lucid")
+        assert "State=DOWN " in testbed.run("scontrol", "show", "node", "n3")
     finally:
-        testbed.run("scontrol", "update", "NodeName=n1", "State=RESUME")
+        testbed.run("scontrol", "update", "NodeName=n3", "State=RESUME")
     testbed.wait_up()
-    cluster.isolate("n1", [], "lucid", "ECC errors")
+    cluster.isolate("n3", [], "lucid", "ECC errors")
     ours = "Reason=lucid: lucid: ECC errors"  # as when Slurm itself misses a node that has a reason already
-    testbed.run("scontrol", "update", "NodeName=n1", "State=DOWN", ours)
-    cluster.restore("n1", [], "lucid")
-    shown = testbed.run("scontrol", "show", "node", "n1")
+    testbed.run("scontrol", "update", "NodeName=n3", "State=DOWN", ours)
+    cluster.restore("n3", [], "lucid")
+    shown = testbed.run("scontrol", "show", "node", "n3")
     assert "State=DOWN" in shown and "DRAIN" not in shown, "ours is lifted, and nothing else"
-    testbed.run("scontrol", "update", "NodeName=n1", "State=RESUME")
+    testbed.run("scontrol", "update", "NodeName=n3", "State=RESUME")
     testbed.wait_up()
 
 
@@ -314,3 +349,9 @@ def test_a_site_that_lets_slurm_choose_gpus_says_what_it_cannot(tmp_path: Path) 
     finally:
         testbed.close()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_time_limit_of_slurms_is_told_by_its_name(limited: tuple[SlurmHarness, str]) -> None:
+    harness, attempt = limited
+    harness.patience_s = 90.0
+    assert ended(harness, attempt).reason == "timed_out", "Slurm looks at limits twice a minute"

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from lucid_pipelines.domain.cluster import Placement
 from lucid_pipelines.ports import Sight
 from lucid_pipelines.resources.clusters.slurm import SlurmCluster
+from tests.support_clusters.nvml_double import NvmlDouble, gpu_line
 from tests.support_slurm.slurm_cluster import SlurmTestbed, short_folder
 from tests.support_slurm.slurm_harness import SlurmHarness
 
@@ -74,6 +76,7 @@ def test_a_pair_runs_on_the_same_gpus_and_each_ends_by_itself(harness: SlurmHarn
     harness.slurm.fence(other)
 
 
+@pytest.mark.long
 def test_a_wrapper_that_is_killed_or_hangs_costs_its_partner_nothing(harness: SlurmHarness) -> None:
     first, guest = harness.start(TELL, placement=PLACE), joined(harness)
     harness.kill_wrapper(guest)
@@ -91,12 +94,14 @@ def test_a_wrapper_that_is_killed_or_hangs_costs_its_partner_nothing(harness: Sl
     assert harness.wait_end(first).reason == "fenced"
 
 
+@pytest.mark.long
 def test_what_slurm_ends_it_ends_for_both(harness: SlurmHarness, testbed: SlurmTestbed) -> None:
     pair = [harness.start(TELL, placement=PLACE), joined(harness)]
     testbed.run("scancel", str(harness.submitted(pair[0])))
     assert [harness.wait_end(attempt).reason for attempt in pair] == ["cancelled", "cancelled"]
 
 
+@pytest.mark.long
 def test_a_guest_over_two_nodes_gets_its_ranks(harness: SlurmHarness) -> None:
     both = Placement.of({"n1": [0, 1], "n2": [0, 1]})
     first = harness.start("sleep 120", placement=both)
@@ -112,9 +117,29 @@ def state_of(testbed: SlurmTestbed, number: int) -> str:
     return testbed.run("squeue", "-h", "--states=all", "-j", str(number), "-o", "%T")
 
 
+@pytest.mark.long
 def test_without_the_option_nothing_is_held(harness: SlurmHarness) -> None:
     plain: SlurmCluster = harness.reopened(hold=False)
     request = harness.shell("exit 3")
     plain.launch(request)
     harness.wait_end(request.attempt_id)
     assert "holds" not in harness.record(request.attempt_id, "slurm.json")
+
+
+@pytest.mark.long
+def test_a_job_measures_the_gpus_that_slurm_gave_it_not_those_of_our_numbers(
+    harness: SlurmHarness, tmp_path: Path
+) -> None:
+    folder = tmp_path / "nvml"
+    folder.mkdir()
+    double = NvmlDouble(folder)
+    lines = [gpu_line(f"GPU-{n}", util=10 + n, used_mib=1000 * (n + 1)) for n in range(4)]
+    double.state("driver 1\n" + "".join(lines))
+    harness.options = replace(harness.options, base_env={**harness.options.base_env, **double.environment})
+    harness.cluster = harness.slurm = harness.reopen()
+    other = harness.start("sleep 120", placement=Placement.of({"n1": [3]}))  # Slurm gives it another, most likely 0
+    attempt = harness.start(f"{TELL.partition(';')[0]}; sleep 1", placement=Placement.of({"n1": [0]}))
+    given = int(harness.wait_output(attempt, "gpu"))
+    profile = harness.wait_end(attempt).profile
+    assert profile is not None and profile.memory_peak_mib == 1000.0 * (given + 1)
+    harness.slurm.fence(other)

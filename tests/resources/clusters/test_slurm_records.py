@@ -16,6 +16,7 @@ from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.domain.job import ExitRecord
 from lucid_pipelines.ports import Sight
 from lucid_pipelines.resources.clusters.slurm_accounting import parse_accounting
+from lucid_pipelines.resources.clusters.slurm_adoption import find_held, held_job
 from lucid_pipelines.resources.clusters.slurm_gres import asked_gpus, gres_request, held_indices, node_gpus
 from lucid_pipelines.resources.clusters.slurm_json import SlurmJob, expand, parse_jobs, parse_nodes
 from lucid_pipelines.resources.clusters.slurm_states import OnDisk, observation
@@ -25,6 +26,8 @@ from tests.support_slurm import shapes
 WRITERS = [pytest.param(shapes.old_jobs, id="22.05"), pytest.param(shapes.new_jobs, id="24.11")]
 NODE_WRITERS = [pytest.param(shapes.old_nodes, id="22.05"), pytest.param(shapes.new_nodes, id="24.11")]
 NOW = datetime.fromtimestamp(shapes.SUBMITTED_S + 200, UTC)
+SILENT = '{"errors": [{"description": "Failed while looking for jobs", "error_number": -1}], "jobs": []}'
+"""What 22.05 says, with an exit status of 0, when its controller does not answer."""
 UNREADABLE = '{"jobs": [{"job_state": {}, "job_id": "x"}]}'
 Write = Callable[[Sequence[dict[str, Any]]], str]
 
@@ -66,7 +69,8 @@ def test_both_versions_say_the_same_of_a_node(write: Write) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "slurm_load_jobs error", "[]", "{}", '{"jobs": 3}', '{"jobs": [3]}', '{"jobs": [{}]}', UNREADABLE]
+    "text",
+    ["", "slurm_load_jobs error", "[]", "{}", '{"jobs": 3}', '{"jobs": [3]}', '{"jobs": [{}]}', UNREADABLE, SILENT],
 )
 def test_nonsense_is_refused_whole(text: str) -> None:
     with pytest.raises(ValueError, match="Slurm"):
@@ -113,8 +117,10 @@ def job_of(state: str, **changes: Any) -> SlurmJob:
     return parse_jobs(shapes.new_jobs([shapes.job(1, state, **changes)]))[0]
 
 
-def seen(disk: OnDisk, job: SlurmJob | None, fault: str | None = None) -> Any:
-    return observation("a", disk, job, fault, NOW)
+def seen(
+    disk: OnDisk, job: SlurmJob | None, fault: str | None = None, *, waited: timedelta = timedelta(minutes=1)
+) -> Any:
+    return observation("a", disk, job, fault, NOW, waited)
 
 
 STARTED = OnDisk(True, None, False, NOW - timedelta(seconds=60), submission=Submission(1))
@@ -178,7 +184,6 @@ def test_without_slurm_nothing_is_known_but_what_stands_on_the_disk() -> None:
         (OnDisk(True, submission=Submission(1)), job_of("RUNNING"), Sight.QUEUED),
         (STARTED, job_of("RUNNING"), Sight.RUNNING),
         (STARTED, job_of("COMPLETED", flags=["COMPLETING"]), Sight.RUNNING),
-        (STARTED, job_of("COMPLETED", end_s=shapes.SUBMITTED_S + 199), Sight.RUNNING),
         (STARTED, job_of("COMPLETED"), Sight.VANISHED),
         (STARTED, job_of("FAILED"), Sight.VANISHED),
         (STARTED, job_of("REQUEUED"), Sight.QUEUED),
@@ -241,3 +246,47 @@ def test_lines_of_accounting_that_make_no_sense_say_nothing() -> None:
 @given(st.text())
 def test_any_text_may_come_from_accounting(text: str) -> None:
     parse_accounting(text)
+
+
+@pytest.mark.parametrize("ended_s", [-7200, 0, 7200])
+def test_a_record_is_awaited_by_our_own_clock_whatever_slurms_says(ended_s: int) -> None:
+    job = job_of("COMPLETED", end_s=int(NOW.timestamp()) + ended_s)
+    assert seen(STARTED, job, waited=timedelta(seconds=2)).sight is Sight.RUNNING
+    assert seen(STARTED, job, waited=timedelta(seconds=6)).sight is Sight.VANISHED
+    early = job_of("TIMEOUT", end_s=shapes.SUBMITTED_S - 7200)
+    told = seen(STARTED, early).exit
+    assert told.started_at <= told.ended_at
+
+
+HUGE = "1e999"
+
+
+@pytest.mark.parametrize("field", ["job_id", "submit_time", "node_count", "restart_cnt", "exit_code", "user_id"])
+@pytest.mark.parametrize("value", ["-1e999", HUGE, "NaN", '{"set": true, "number": 1e999}', '"' + "9" * 5000 + '"'])
+def test_numbers_beyond_all_measure_are_refused_or_unknown(field: str, value: str) -> None:
+    text = shapes.new_jobs([shapes.job(1)]).replace(f'"{field}": ', f'"{field}": {value}, "was": ', 1)
+    with suppress(ValueError):
+        parse_jobs(text)
+
+
+def test_tasks_of_arrays_are_told_from_other_jobs() -> None:
+    task, plain = shapes.job(11), shapes.job(12)
+    text = shapes.new_jobs([task, plain]).replace(
+        '"job_id": 11', '"job_id": 11, "array_job_id": {"set": true, "number": 10}'
+    )
+    assert [job.is_array for job in parse_jobs(text)] == [True, False]
+
+
+def test_a_job_that_was_cancelled_while_it_was_released_is_followed_to_its_end() -> None:
+    (job,) = parse_jobs(shapes.new_jobs([shapes.job(7, "CANCELLED", reason="JobHeldUser", comment="lucid:a")]))
+    key = f"7-{shapes.SUBMITTED_S}"
+    assert find_held([job], key, "lucid:a") == (job, True)
+    with pytest.raises(InputError, match="submit it again"):
+        find_held([job], key, "lucid:other")
+
+
+@given(st.text())
+def test_an_adopted_job_has_a_name_of_one_line(name: str) -> None:
+    (job,) = parse_jobs(shapes.new_jobs([shapes.job(7, "PENDING", name=name)]))
+    held = held_job(job)
+    assert 1 <= len(held.name) <= 100 and held.name.isprintable()
