@@ -34,6 +34,7 @@ from lucid_pipelines.tuning.proposing import Strategy
 from lucid_pipelines.tuning.scenarios import Predictions, ScenarioSet, scenarios_of
 from lucid_pipelines.tuning.space import space_for
 from lucid_pipelines.tuning.tune import TuneReport, TuneRequest, tune
+from lucid_pipelines.whole_files import write_whole
 
 _WARMUP_FRAC = 0.25
 _DAY_S = 86_400.0
@@ -107,7 +108,7 @@ def tune_command(
             progress=lambda done, dropped: status.update(f"{done} replays made, {dropped} points dropped early"),
         )
     text = markdown(report)
-    (out / "report.md").write_text(_with_plots(report, text, out), encoding="utf-8")
+    write_whole(out / "report.md", _with_plots(report, text, out))
     if as_json:
         print_json(report.to_json())
     else:
@@ -160,6 +161,6 @@ def _with_plots(report: TuneReport, text: str, out: Path) -> str:
     lines: list[str] = []
     for number, (name, svg) in enumerate(response_plots(report)):
         path = out / f"response-{number:02d}.svg"
-        path.write_text(svg, encoding="utf-8")
+        write_whole(path, svg)
         lines.append(f"![{name}]({path.name})")
     return text + ("\n" + "\n".join(lines) + "\n" if lines else "")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from lucid_pipelines.domain.errors import StateError
 from lucid_pipelines.tuning.measuring import Measures
@@ -27,14 +28,16 @@ class Journal:
         """Read what is there.
 
         Raises:
-            StateError: the file belongs to other scenarios.
+            StateError: the file belongs to other scenarios, is damaged, or another sweep is writing it.
         """
         self._path = path
         self._known: dict[tuple[str, str], Measures] = {}
         self.resumed = 0
+        self._lock: IO[bytes] | None = None
         if path is None:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = _locked(path)
         data = path.read_bytes() if path.exists() else b""
         whole = data[: data.rfind(b"\n") + 1]
         if whole != data:
@@ -50,7 +53,10 @@ class Journal:
             raise StateError(f"another trace's sweep lies here; choose another folder with --out, or remove {path}")
         for line in lines[1:]:
             row = _read(line, path)
-            self._known[row["scenario"], key_of(row["values"])] = row["measures"]
+            try:
+                self._known[row["scenario"], key_of(row["values"])] = dict(row["measures"])
+            except (KeyError, TypeError, ValueError, AttributeError):
+                raise _damaged(line, path) from None
         self.resumed = len(self._known)
 
     def __len__(self) -> int:
@@ -79,6 +85,23 @@ def _read(line: str, path: Path) -> dict[str, Any]:
         row = json.loads(line)
         if isinstance(row, dict):
             return row
-    except ValueError:
+    except (ValueError, RecursionError):
         pass
-    raise StateError(f"the sweep's journal is damaged; remove the line, or the file {path}: {line[:80]!r}")
+    raise _damaged(line, path)
+
+
+def _damaged(line: str, path: Path) -> StateError:
+    return StateError(f"the sweep's journal is damaged; remove the line, or the file {path}: {line[:80]!r}")
+
+
+def _locked(path: Path) -> IO[bytes]:
+    """Held as long as the journal is; the system lets go of it when the process dies."""
+    lock = path.with_name(f".{path.name}.lock").open("ab")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise StateError(
+            f"another sweep is at work in this folder; wait for it, or choose another: {path.parent}"
+        ) from None
+    return lock

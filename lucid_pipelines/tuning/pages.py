@@ -18,6 +18,7 @@ def markdown(report: TuneReport) -> str:
         f"**{report.reason}**",
         "",
         *(_recommended(report)),
+        *(_default(report)),
         *(_verdicts(report)),
         *(_front(report)),
         *(line for response in report.responses for line in _response(report, response)),
@@ -57,6 +58,27 @@ def _recommended(report: TuneReport) -> list[str]:
 
 def _value(value: object) -> str:
     return f"{value:g}" if isinstance(value, int | float) else str(value)
+
+
+def _default(report: TuneReport) -> list[str]:
+    """What the default settings come to, so that a ratio can be read as hours."""
+    lines = [
+        "## The default settings",
+        "",
+        "| | mean JCT | mean queue time | tail wait of large jobs | profiling GPU-hours |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for label, sweep in (("searched days", report.sweep), ("unseen days", report.unseen)):
+        for scenario, measures in sweep.default.measures.items():
+            hours = [_hours(measures.get(name)) for name in ("avg_jct_s", "avg_queue_s", "tail_large_s")]
+            profiling = measures.get("profiling_gpu_h")
+            cells = [f"{label}, {scenario}", *hours, "–" if profiling is None else f"{profiling:.1f}"]
+            lines.append("| " + " | ".join(cells) + " |")
+    return [*lines, ""]
+
+
+def _hours(seconds: float | None) -> str:
+    return "–" if seconds is None else f"{seconds / 3600.0:.2f} h"
 
 
 def _verdicts(report: TuneReport) -> list[str]:

@@ -204,8 +204,19 @@ def test_too_little_history_is_refused_with_the_reasons(rows: list, message: str
         [run(i, run_s=float(i % 7) * 10, user="only one") for i in range(60)],
         [run(i, run_s=0.0) for i in range(60)],
         [run(i, at_h=1.0, run_s=float(i + 1)) for i in range(60)],
+        [run(i, name="a\ud800b\0\x1b[31m", user="\ud800", run_s=float(i % 13)) for i in range(60)],
+        [run(i, name="", user="", run_s=float(i)) for i in range(60)],
+        [run(i, gpus=10**9 + i % 3, run_s=float(i)) for i in range(60)],
     ],
-    ids=["every run alike", "one user", "no time at all", "all at one moment"],
+    ids=[
+        "every run alike",
+        "one user",
+        "no time at all",
+        "all at one moment",
+        "names that are no text",
+        "no names",
+        "absurdly many GPUs",
+    ],
 )
 def test_poor_history_still_makes_a_model(rows: list) -> None:
     model = DurationModel.from_document(train_duration(rows, AS_OF, FAST))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,6 +30,14 @@ def by_table(first: str, second: str) -> int:
 @settings(max_examples=150, deadline=None)
 def test_distances_are_those_of_the_dynamic_programme(pattern: str, texts: list[str]) -> None:
     assert Texts(texts).distances(pattern).tolist() == [by_table(pattern, text) for text in texts]
+
+
+@given(TEXT, st.lists(TEXT, min_size=1, max_size=12), st.integers(0, 9))
+@settings(max_examples=150, deadline=None)
+def test_the_near_ones_are_all_that_are_near(pattern: str, texts: list[str], most: int) -> None:
+    rows, edits = Texts(texts).near(pattern, np.full(len(texts), float(most)))
+    near = {i: by_table(pattern, text) for i, text in enumerate(texts) if by_table(pattern, text) <= most}
+    assert dict(zip(rows.tolist(), edits.tolist(), strict=True)) == near
 
 
 def test_known_distances_and_long_texts() -> None:

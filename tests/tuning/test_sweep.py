@@ -115,9 +115,25 @@ def test_a_killed_sweep_goes_on_where_it_was(pretend: Pretend, tmp_path: Path) -
     assert again.resumed == 30 and again.replayed == made - 30
     with pytest.raises(StateError, match="another trace's sweep"):
         Journal(tmp_path / "cut.jsonl", "g")
-    (tmp_path / "cut.jsonl").write_text("rubbish\n")
-    with pytest.raises(StateError, match="damaged"):
-        Journal(tmp_path / "cut.jsonl", "f")
+    head = (tmp_path / "cut.jsonl").read_text().splitlines(keepends=True)[0]
+    for rubbish in (
+        "rubbish\n",
+        head + "{}\n",
+        head + '{"scenario": "s", "values": 3, "measures": {}}\n',
+        "[" * 99_999 + "\n",
+    ):
+        (tmp_path / "cut.jsonl").write_text(rubbish)
+        with pytest.raises(StateError, match="damaged"):
+            Journal(tmp_path / "cut.jsonl", "f")
+
+
+def test_two_sweeps_in_one_folder_do_not_mix(tmp_path: Path) -> None:
+    first = Journal(tmp_path / "replays.jsonl", "f")
+    first.add("search-0", {"capacity": 1.0}, {"avg_jct_s": 5.0})
+    with pytest.raises(StateError, match="another sweep is at work in this folder"):
+        Journal(tmp_path / "replays.jsonl", "f")
+    del first
+    assert Journal(tmp_path / "replays.jsonl", "f").resumed == 1
 
 
 def test_a_point_under_which_jobs_never_end_does_not_win(pretend: Pretend, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,5 +88,5 @@ def remember(model: DurationModel, path: Path) -> Memory:
             None if seen is None else datetime.fromisoformat(seen),
             {str(key): datetime.fromisoformat(at) for key, at in document["recent_ids"].items()},
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
         return Memory(DurationPredictor(model))

@@ -116,11 +116,15 @@ class NameBuckets:
         lengths = np.array([len(text) for text in unknown], dtype=np.intp)
 
         def sweep(exemplar: str, start: int) -> None:
-            share = edit_shares(texts, exemplar, lengths)
-            closer = (share < best) & (share <= self.settings.near_frac)
-            closer[:start] = False
-            best[closer] = share[closer]
-            for row in np.flatnonzero(closer).tolist():
+            longer = np.maximum(np.maximum(lengths, len(exemplar)), 1)
+            # A little more, so that no distance is lost to rounding; what is close is compared as a share below.
+            most = np.minimum(best, self.settings.near_frac) * longer + 1e-9
+            most[:start] = -1.0
+            rows, edits = texts.near(exemplar, most)
+            share = edits / longer[rows]
+            closer = (share < best[rows]) & (share <= self.settings.near_frac)
+            best[rows[closer]] = share[closer]
+            for row in rows[closer].tolist():
                 bucket[row] = exemplar
 
         for exemplar in self._exemplars:

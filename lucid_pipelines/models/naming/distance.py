@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 MAX_LENGTH = 64
+_CLASSES = 32
 _Word = npt.NDArray[np.uint64]
 
 
@@ -27,8 +28,12 @@ class Texts:
         self.lengths = lengths[self._order]
         width = int(lengths.max(initial=0))
         joined = "".join(cut[i].ljust(width, "\0") for i in self._order)
-        self._symbols = np.frombuffer(joined.encode("utf-32-le"), dtype=np.uint32).reshape(len(cut), width)
+        self._symbols = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), dtype=np.uint32).reshape(
+            len(cut), width
+        )
         self._active = np.array([(self.lengths > column).sum() for column in range(width)], dtype=np.intp)
+
+        self._bags: npt.NDArray[np.uint8] | None = None
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -37,17 +42,43 @@ class Texts:
         """Levenshtein distance of ``pattern`` (cut in the same way) to every text, in their given order."""
         pattern = pattern[:MAX_LENGTH]
         result = np.empty(len(self), dtype=np.int64)
-        result[self._order] = self.lengths if not pattern else self._distances(pattern)
+        result[self._order] = self.lengths if not pattern else self._distances(pattern, self._symbols, self._active)
         return result
 
-    def _distances(self, pattern: str) -> npt.NDArray[np.int64]:
+    def near(self, pattern: str, most: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]:
+        """Texts at a distance of at most ``most`` (one bound per text), and how far they are.
+
+        A text that has too few symbols in common with the pattern is not compared: every edit brings one more at best.
+        """
+        pattern = pattern[:MAX_LENGTH]
+        if self._bags is None:
+            self._bags = _bags(self._symbols)
+        bounds = most[self._order]
+        one = _bags(np.array([[ord(symbol) for symbol in pattern]], dtype=np.uint32))[0]
+        missing = np.maximum(self._bags, one).sum(axis=1, dtype=np.int64)
+        least = missing - np.minimum(self.lengths, len(pattern))
+        rows = np.flatnonzero(least <= bounds)
+        if not len(rows):
+            return rows, np.zeros(0, dtype=np.int64)
+        if pattern:
+            symbols, lengths = self._symbols[rows], self.lengths[rows]
+            width = int(lengths.max(initial=0))
+            active = np.array([(lengths > column).sum() for column in range(width)], dtype=np.intp)
+            found = self._distances(pattern, symbols, active)
+        else:
+            found = self.lengths[rows].astype(np.int64)
+        close = found <= bounds[rows]
+        return self._order[rows[close]], found[close]
+
+    @staticmethod
+    def _distances(pattern: str, texts: npt.NDArray[np.uint32], actives: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
         symbols, masks = _masks(pattern)
         one, top = np.uint64(1), np.uint64(len(pattern) - 1)
-        rises = np.full(len(self), np.iinfo(np.uint64).max, dtype=np.uint64)
-        falls = np.zeros(len(self), dtype=np.uint64)
-        score = np.full(len(self), len(pattern), dtype=np.int64)
-        for column, active in enumerate(self._active.tolist()):
-            equal = _lookup(self._symbols[:active, column], symbols, masks)
+        rises = np.full(len(texts), np.iinfo(np.uint64).max, dtype=np.uint64)
+        falls = np.zeros(len(texts), dtype=np.uint64)
+        score = np.full(len(texts), len(pattern), dtype=np.int64)
+        for column, active in enumerate(actives.tolist()):
+            equal = _lookup(texts[:active, column], symbols, masks)
             up, down = rises[:active], falls[:active]
             vertical = equal | down
             with np.errstate(over="ignore"):
@@ -66,6 +97,17 @@ class Texts:
 def levenshtein(first: str, second: str) -> int:
     """Distance of two texts, cut at ``MAX_LENGTH`` characters."""
     return int(Texts([second]).distances(first)[0])
+
+
+def _bags(symbols: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
+    """How often each symbol class (code modulo ``_CLASSES``) stands in each text; padding is not counted."""
+    counts = np.zeros((len(symbols), _CLASSES), dtype=np.uint8)
+    rows = np.arange(len(symbols))
+    for column in range(symbols.shape[1]):
+        there = symbols[:, column] != 0
+        # One column at a time: each row then adds to one cell only, so that no addition is lost.
+        counts[rows[there], symbols[there, column] % _CLASSES] += 1
+    return counts
 
 
 def _masks(pattern: str) -> tuple[npt.NDArray[np.uint32], _Word]:
