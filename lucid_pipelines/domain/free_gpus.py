@@ -127,15 +127,14 @@ class NodeGroupLayout:
 class FreeGpus:
     """Free GPUs of one virtual cluster. Readers copy it to try something."""
 
-    __slots__ = ("by_count", "free_by_group", "free_gpus", "layout", "masks")
+    __slots__ = ("by_count", "free_gpus", "layout", "masks")
 
     def __init__(self, layout: NodeLayout) -> None:
         """All GPUs of ``layout`` are free."""
         self.layout = layout
         self.masks: list[int] = list(layout.capacity)
         self.by_count: list[list[int]] = [[0] * (group.largest_node + 1) for group in layout.groups]
-        self.free_by_group: list[int] = [group.gpus for group in layout.groups]
-        self.free_gpus: int = sum(self.free_by_group)
+        self.free_gpus: int = layout.gpus
         for position, mask in enumerate(self.masks):
             self.by_count[layout.group_of[position]][mask.bit_count()] |= 1 << position
 
@@ -148,9 +147,12 @@ class FreeGpus:
         other.layout = self.layout
         other.masks = self.masks.copy()
         other.by_count = [counts.copy() for counts in self.by_count]
-        other.free_by_group = self.free_by_group.copy()
         other.free_gpus = self.free_gpus
         return other
+
+    def free_in_group(self, group: int) -> int:
+        """Free GPUs of one group of nodes."""
+        return sum(count * nodes.bit_count() for count, nodes in enumerate(self.by_count[group]))
 
     def without(self, names: Iterable[str]) -> FreeGpus:
         """A copy in which nothing is free on the nodes of these names."""
@@ -194,11 +196,9 @@ class FreeGpus:
 
     def _set(self, position: int, before: int, after: int) -> None:
         """Replace what is free on one node."""
-        group = self.layout.group_of[position]
         count_before, count_after = before.bit_count(), after.bit_count()
-        counts, bit = self.by_count[group], 1 << position
+        counts, bit = self.by_count[self.layout.group_of[position]], 1 << position
         counts[count_before] ^= bit
         counts[count_after] ^= bit
         self.masks[position] = after
-        self.free_by_group[group] += count_after - count_before
         self.free_gpus += count_after - count_before

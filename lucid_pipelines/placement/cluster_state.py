@@ -257,14 +257,16 @@ class ClusterState:
 
     def release(self, job_id: str) -> RunningJob:
         """Take a job out of the running set; GPUs that nobody else uses become free."""
-        vc = self._vc(job_id)
+        vc = self._vc_of_job.get(job_id) or self._vc(job_id)
         running = vc.running.pop(job_id, None)
         if running is None:
             raise StateError(f"only a running job can be released; got {job_id!r}")
         del self._vc_of_job[job_id]
         freed = self._left_alone(vc, running) if running.partners else running.slots
-        vc.view.free.release(freed)
-        self.used_gpus -= gpu_count_of(freed)
+        free = vc.view.free
+        before = free.free_gpus
+        free.release(freed)
+        self.used_gpus -= free.free_gpus - before
         for partner_id in running.partners:
             partner = vc.running.get(partner_id)
             if partner is not None:
@@ -333,11 +335,14 @@ class ClusterState:
         return tuple((position, mask) for position, mask in masks.items() if mask)
 
     def _start(self, vc: _Vc, running: RunningJob, gpus: int) -> None:
-        if gpu_count_of(running.slots) != gpus:
+        free = vc.view.free
+        left = free.free_gpus - gpus
+        free.take(running.slots)
+        if free.free_gpus != left:
+            free.release(running.slots)
             raise StateError(
                 f"{running.job.job_id} needs {gpus} GPUs of {running.job.vc}'s nodes; got {running.placement}"
             )
-        vc.view.free.take(running.slots)
         self.used_gpus += gpus
         self._moved(vc, running)
 

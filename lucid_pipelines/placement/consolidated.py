@@ -28,7 +28,11 @@ def find_slots(free: FreeGpus, gpus: int, gpu_type: str | None = None) -> Slots 
         if gpu_type is not None and groups[0].gpu_type != gpu_type:
             return None
         if gpus <= groups[0].largest_node:
-            return _on_one_node(free, gpus, free.by_count)
+            counts = free.by_count[0]
+            for count in range(gpus, len(counts)):
+                if nodes := counts[count]:
+                    return _first_of(free, nodes, gpus)
+            return None
         return _over_nodes(free, 0, gpus)
     wanted = [i for i, group in enumerate(groups) if gpu_type is None or group.gpu_type == gpu_type]
     single = [free.by_count[i] for i in wanted if groups[i].largest_node >= gpus]
@@ -36,7 +40,7 @@ def find_slots(free: FreeGpus, gpus: int, gpu_type: str | None = None) -> Slots 
     if found is not None:
         return found
     for i in wanted:
-        if groups[i].largest_node < gpus <= free.free_by_group[i]:
+        if groups[i].largest_node < gpus <= free.free_in_group(i):
             found = _over_nodes(free, i, gpus)
             if found is not None:
                 return found
@@ -53,23 +57,19 @@ def can_ever_fit(free: FreeGpus, gpus: int, gpu_type: str | None = None, avoid: 
     return known
 
 
+def _first_of(free: FreeGpus, nodes: int, gpus: int) -> Slots:
+    position = (nodes & -nodes).bit_length() - 1
+    return ((position, lowest_bits(free.masks[position], gpus)),)
+
+
 def _on_one_node(free: FreeGpus, gpus: int, groups: list[list[int]]) -> Slots | None:
-    if len(groups) == 1:
-        counts = groups[0]
-        for count in range(gpus, len(counts)):
-            nodes = counts[count]
-            if nodes:
-                position = (nodes & -nodes).bit_length() - 1
-                return ((position, lowest_bits(free.masks[position], gpus)),)
-        return None
     for count in range(gpus, max(map(len, groups))):
         nodes = 0
         for counts in groups:
             if count < len(counts):
                 nodes |= counts[count]
         if nodes:
-            position = (nodes & -nodes).bit_length() - 1
-            return ((position, lowest_bits(free.masks[position], gpus)),)
+            return _first_of(free, nodes, gpus)
     return None
 
 

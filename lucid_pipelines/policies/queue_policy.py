@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from lucid_pipelines.domain.arrivals import Arrival
 from lucid_pipelines.domain.decision import Decision, Hold, HoldCause, Reason, Start
 from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.domain.free_gpus import FreeGpus, Slots, gpu_count_of
 from lucid_pipelines.domain.view import Change, ClusterView, QueuedJob, VcView
-from lucid_pipelines.placement import avoid_reason, demand_of, find_place, gives_way, has_place
+from lucid_pipelines.placement import avoid_reason, demand_of, find_place, find_slots, gives_way, has_place
 from lucid_pipelines.policies.following import Queues
 from lucid_pipelines.policies.holds import holds
 from lucid_pipelines.policies.ordered_queue import Entry, Key, OrderedQueue
 from lucid_pipelines.policies.profiling_rules import ProfilingRules
+
+_Hook = TypeVar("_Hook", bound=Callable[..., None])
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +84,18 @@ class Pass:
 
     def find_place(self, job: QueuedJob) -> Slots | None:
         """GPUs for a job among those that are left."""
-        return None if job.gpus > self.free_gpus else find_place(self.free, job)
+        if job.gpus > self.free_gpus:
+            return None
+        free = self.free if self._taken else self._free
+        return find_place(free, job) if job.avoid_nodes else find_slots(free, job.gpus, job.gpu_type)
 
     def take(self, job: QueuedJob, slots: Slots) -> None:
         """Note that a job starts on GPUs that were left."""
         self._taken.append(slots)
         self.free_gpus -= job.gpus
-        self.note_start(job)
+        self.started.add(job.job_id)
+        if self.arrivals is not None:
+            self.note_start(job)
 
     def give_back(self, slots: Slots) -> None:
         """GPUs that a stop of this pass frees."""
@@ -126,7 +134,14 @@ class QueuePolicy:
         self.bypass = bypass
         self.ages = bypass.ages
         self._blocking: dict[str, Entry] = {}
-        self.queues = Queues(self.key, self.bucket, self.other_change, self.rebuilt, self.entered, self.left)
+        self.queues = Queues(
+            self.key,
+            self.bucket,
+            self._if_overridden(self.other_change),
+            self._if_overridden(self.rebuilt),
+            self._if_overridden(self.entered),
+            self._if_overridden(self.left),
+        )
 
     def takes_part(self, vc: VcView) -> bool:
         """Whether this policy decides for a virtual cluster."""
@@ -170,7 +185,7 @@ class QueuePolicy:
             if not (vc.queued or self.acts_without_queue(vc)) or not self.takes_part(vc):
                 continue
             queue = self.queues.of(name)
-            if self._still_blocked(view, name, queue):
+            if name in self._blocking and self._still_blocked(view, name, queue):
                 continue
             this = Pass(view, vc, queue, decisions, ages=self.ages)
             before = len(decisions)
@@ -183,14 +198,19 @@ class QueuePolicy:
                 self.explain(this)
         return decisions
 
+    def _if_overridden(self, hook: _Hook) -> _Hook | None:
+        """A hook that a subclass fills in: to call an empty one for every change costs more than the change."""
+        name = hook.__name__
+        return None if getattr(type(self), name) is getattr(QueuePolicy, name) else hook
+
     def look_at(self, view: ClusterView) -> Iterable[str]:
         """The virtual clusters in which something may be decided now."""
         return self.queues.follow(view)
 
     def _still_blocked(self, view: ClusterView, vc: str, queue: OrderedQueue) -> bool:
         """Whether the job that ended the last pass is still the first, and nothing has happened but arrivals."""
-        blocking = self._blocking.pop(vc, None)
-        if blocking is None or view.holds or not self.queues.has_only_arrivals(vc) or queue.first() != blocking:
+        blocking = self._blocking.pop(vc)
+        if view.holds or not self.queues.has_only_arrivals(vc) or queue.first() != blocking:
             return False
         self._blocking[vc] = blocking
         return True
@@ -215,7 +235,7 @@ class QueuePolicy:
 
     def decide_vc(self, this: Pass) -> None:
         """Add the decisions for one virtual cluster: due jobs first, then the others in order."""
-        if not self.bypass.ages:
+        if not self.ages:
             self.walk(this)
             return
         while self.start_due(this) and self.walk(this):

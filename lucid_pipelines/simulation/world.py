@@ -92,7 +92,11 @@ class World:
         if profiler_vc is not None:
             self._state.enqueue(queued._replace(vc=profiler_vc))
         else:
-            self._enter_main_queue(queued, self._past_profile(trace) if self._uses_profiles else None)
+            measured = self._past_profile(trace) if self._uses_profiles else None
+            if measured is None and self._estimator is None:
+                self._state.enqueue(queued)
+            else:
+                self._enter_main_queue(queued, measured)
         if job.give_up_s is not None:
             self._events.add(job.give_up_s, GIVE_UP, job)
 
