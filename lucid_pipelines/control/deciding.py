@@ -175,10 +175,18 @@ def _pack(this: _Application, decision: Pack) -> str:
     clearance = packing.clear(this.system, seen, this.now)
     if not clearance.go:
         return clearance.instead
-    result = _place(this, this.jobs[decision.job_id], decision, decision.partner_job_id)
-    if result == "packed":
-        packing.carried_out(this.system, clearance, this.now)
-    return result
+
+    def pair() -> str:
+        result = _place(this, this.jobs[decision.job_id], decision, decision.partner_job_id)
+        if result == "packed":
+            packing.carried_out(this.system, clearance, this.now)
+        return result
+
+    try:
+        return this.system.store.together(pair)  # not without a yes that still stands
+    except StateError:
+        this.system.store.counters.add("actions_stale", now=this.now)
+        return "refused"
 
 
 def _place(this: _Application, job: Job, decision: Start | Pack, partner: str | None) -> str:

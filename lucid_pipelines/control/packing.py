@@ -170,7 +170,7 @@ def restraint(
     """
     apart = _proposed(system, queue, now, settle=settle) | _cooling_down(system, queue, now)
     apart |= _contradictory(system, queue, is_loop=settle)
-    return Restraint(apart, _kept(system, queue), dirty)
+    return Restraint(apart, _kept(system, queue, now, settle=settle), dirty)
 
 
 def _proposed(system: System, queue: QueueView, now: datetime, *, settle: bool) -> set[str]:
@@ -187,6 +187,8 @@ def _proposed(system: System, queue: QueueView, now: datetime, *, settle: bool) 
     )
     apart: set[str] = set()
     for action in open_ones:
+        if action.state is ActionState.PROPOSED and action.mode is not system.settings.modes.pack:
+            continue  # made under another mode: it is proposed again, under this one
         job = waiting.get(action.target)
         partner = running.get(str(action.payload.get("partner_attempt_id")))
         if job is None or partner is None or action.payload.get("attempt_number") != job.attempt_count + 1:
@@ -250,12 +252,22 @@ def _cooling_down(system: System, queue: QueueView, now: datetime) -> set[str]:
     }
 
 
-def _kept(system: System, queue: QueueView) -> set[str]:
-    """Pairs that stay together although they do badly: this site's mode does not let them be split (yet)."""
+def _kept(system: System, queue: QueueView, now: datetime, *, settle: bool) -> set[str]:
+    """Pairs that stay together although they do badly: this site's mode does not let them be split (yet).
+
+    Args:
+        settle: also propose to split those that were judged while another mode was set.
+    """
     bad = [pair for pair in queue.pairs if pair.verdict is PairVerdict.SPLIT]
     mode = system.settings.modes.unpack
     if not bad or mode is Mode.LIVE:
         return set()
+    if settle and mode is not Mode.OFF:
+        known = system.store.actions.by_keys([split_key(pair) for pair in bad])
+        for pair in bad:
+            action = known.get(split_key(pair))
+            if action is None or (action.state is ActionState.PROPOSED and action.mode is not mode):
+                propose_split(system, pair, now)
     if mode is not Mode.APPROVE:
         return {pair.later_attempt_id for pair in bad}
     approved = system.store.actions.find(kind=UNPACK, states=[ActionState.APPROVED], limit=_AT_ONCE)

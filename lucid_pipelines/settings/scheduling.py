@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from lucid_pipelines.domain.states import Mode
 from lucid_pipelines.settings.section import Section
@@ -53,6 +53,15 @@ class ProfilingSettings(Section):
     reuse_days: float = Field(
         default=14.0, ge=0, description="A repeated command starts with a profile of at most this age; 0 = never."
     )
+
+    @model_validator(mode="after")
+    def _a_node_is_not_borrowed_and_returned_in_turns(self) -> ProfilingSettings:
+        if self.return_below_jobs > self.borrow_above_jobs + 1:
+            raise ValueError(
+                f"return_below_jobs must be at most borrow_above_jobs + 1: with {self.return_below_jobs} and "
+                f"{self.borrow_above_jobs} a queue in between would borrow a node and give it back in each pass"
+            )
+        return self
 
 
 class PackingSettings(Section):

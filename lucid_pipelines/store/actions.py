@@ -36,7 +36,10 @@ class Actions:
         now: datetime,
         key: str | None = None,
     ) -> tuple[Action, bool]:
-        """Record a proposal. A ``key`` that exists returns the first action and ``False``."""
+        """Record a proposal. A ``key`` that exists returns the first action and ``False``.
+
+        A proposal that nobody has decided goes on under the present mode, when a site has changed it meanwhile.
+        """
         if mode is Mode.OFF:
             raise InputError(f"an automation that is off proposes nothing; got {kind!r} for {target!r}")
         row = {
@@ -53,7 +56,11 @@ class Actions:
         def work(tx: Transaction) -> tuple[Action, bool]:
             numbers = tx.insert_new(_ACTIONS, [row])
             if not numbers:
-                first = tx.execute(select(_ACTIONS).where(_ACTIONS.c.key == key)).mappings().one()
+                first = dict(tx.execute(select(_ACTIONS).where(_ACTIONS.c.key == key)).mappings().one())
+                if first["state"] == ActionState.PROPOSED and first["mode"] != mode.value:
+                    first = _locked(tx, first["id"])
+                    if first["state"] == ActionState.PROPOSED:
+                        return _changed(tx, first, {"mode": mode.value}), False
                 return action_from_row(first), False
             tx.touch()
             return action_from_row(_EMPTY | row | {"id": numbers[0]}), True
@@ -77,7 +84,8 @@ class Actions:
             if row["mode"] == Mode.SHADOW:
                 raise StateError(f"a shadow action is only recorded, never decided: {action_id}")
             if row["state"] != ActionState.PROPOSED:
-                raise StateError(f"only a proposed action is decided; {action_id} is {row['state']}")
+                by = f" by {row['person']}" if row["person"] else ""
+                raise StateError(f"only a proposed action is decided; {action_id} is {row['state']}{by}")
             return _changed(tx, row, {"state": wanted.value, "decided_at": now, "person": person})
 
         return self._database.write(work)

@@ -191,10 +191,12 @@ class Database:
         """Make one transaction of everything that ``work`` writes in this thread: all of it is kept, or nothing.
 
         What one of its writes raises undoes that write alone, and ``work`` may go on with the next. The database is
-        locked for writing meanwhile (SQLite), so ``work`` is short and waits for nobody. It may run again.
+        locked for writing meanwhile (SQLite), so ``work`` is short and waits for nobody. It may run again. Within
+        another one it is a part of that, which is undone alone when ``work`` raises.
         """
-        if self._of_thread.transaction is not None:
-            return work()
+        outer = self._of_thread.transaction
+        if outer is not None:
+            return outer.part(lambda _: work(), self.url)
 
         def joined(tx: Transaction) -> T:
             self._of_thread.transaction = tx

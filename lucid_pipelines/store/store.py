@@ -108,7 +108,8 @@ class Store:
         """Make one transaction of everything that ``work`` writes through this store in this thread.
 
         All of it is kept, or nothing. What one of its writes raises undoes that write alone, and ``work`` may go on
-        with the next. ``work`` must be short, wait for nobody, and bear to be run again (after a deadlock).
+        with the next. ``work`` must be short, wait for nobody, and bear to be run again (after a deadlock). Within
+        another ``together`` it is a part of that one, which is undone alone when ``work`` raises.
         """
         return self._database.together(work)
 

@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from lucid_pipelines.control.facts import gather
-from lucid_pipelines.domain.states import JobState
-from lucid_pipelines.store import ActionState, PairVerdict, Store
+from lucid_pipelines.control.system import System
+from lucid_pipelines.domain.errors import InputError, NotFoundError, StateError
+from lucid_pipelines.domain.states import JobState, Mode
+from lucid_pipelines.store import ActionState, PairVerdict, Store, tables
 from tests.support_control.live_days import Session
 from tests.support_control.scripted import ScriptedJob
 
@@ -155,6 +158,92 @@ def test_a_person_approves_a_pair_and_later_its_end(store: Store, tmp_path: Path
     store.actions.decide(unpack.action_id, approve=True, person="grace", now=session.clock.now())
     session.run_until(lambda: session.job("short").never_pack, most=5)
     assert store.actions.get(unpack.action_id).state is ActionState.EXECUTED
+
+
+def in_mode(session: Session, **modes: str) -> None:
+    """The site changes its modes; the control plane begins again with them, as it does after a new lucid.yaml."""
+    given = session.system.settings
+    changed = {name: Mode(mode) for name, mode in modes.items()}
+    settings = given.model_copy(update={"modes": given.modes.model_copy(update=changed)})
+    session.system = System.of(settings, session.system.store, session.cluster, session.clock)
+
+
+@pytest.mark.parametrize("before", ["shadow", "approve"])
+def test_a_pending_proposal_goes_on_under_a_new_mode(store: Store, tmp_path: Path, before: str) -> None:
+    session = pair_of(store, tmp_path, modes={"pack": before})
+    until_known(session)
+    session.run_until(lambda: bool(store.actions.find(kind="pack")), most=5)
+    in_mode(session, pack="live")
+    session.run_until(lambda: session.job("short").state is JobState.RUNNING, most=5)
+    (action,) = store.actions.find(kind="pack")
+    assert (action.mode, action.state) == (Mode.LIVE, ActionState.EXECUTED)
+    assert store.counters.all().get("policy_failures") is None and store.counters.all().get("decisions_broken") is None
+    session.finish()
+
+
+def test_what_was_only_recorded_can_be_approved_once_a_site_wants_that(store: Store, tmp_path: Path) -> None:
+    session = pair_of(store, tmp_path, modes={"pack": "shadow", "unpack": "off"})
+    session.cluster.jobs["long"] = ScriptedJob("long", work_s=400.0, beside={"short": 0.3})
+    until_known(session)
+    session.run_until(lambda: bool(store.actions.find(kind="pack")), most=5)
+    in_mode(session, pack="approve")
+    session.run_pass()
+    (action,) = store.actions.find(kind="pack")
+    assert (action.mode, action.state) == (Mode.APPROVE, ActionState.PROPOSED)
+    store.actions.decide(action.action_id, approve=True, person="grace", now=session.clock.now())
+    session.run_until(lambda: session.job("short").state is JobState.RUNNING, most=5)
+
+    session.run_until(lambda: store.pairs.open()[0].verdict is PairVerdict.SPLIT, most=120)
+    assert store.actions.find(kind="unpack") == [], "off: nothing is proposed"
+    in_mode(session, unpack="approve")
+    session.run_pass()
+    (unpack,) = store.actions.find(kind="unpack")
+    store.actions.decide(unpack.action_id, approve=True, person="grace", now=session.clock.now())
+    session.run_until(lambda: session.job("short").never_pack, most=5)
+    assert store.actions.get(unpack.action_id).state is ActionState.EXECUTED
+
+
+def test_a_pair_that_was_rejected_a_moment_ago_is_not_formed(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The person is quicker than the pass: between its reading and its writing."""
+    session = pair_of(store, tmp_path, modes={"pack": "approve"})
+    until_known(session)
+    session.run_until(lambda: bool(store.actions.find(kind="pack")), most=5)
+    (action,) = store.actions.find(kind="pack")
+    store.actions.decide(action.action_id, approve=True, person="grace", now=session.clock.now())
+    true_place, late = type(store.attempts).place, []
+
+    def place(*args: object, **options: object) -> object:
+        if options.get("partner_job_id") and not late:
+            late.append(update(tables.actions).values(state=ActionState.REJECTED.value, person="ada"))
+            store._database.write(lambda tx: tx.execute(late[0]))
+        return true_place(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(type(store.attempts), "place", place)
+    session.run_pass()
+    assert store.counters.all()["actions_stale"] == 1
+    assert late and session.job("short").state is JobState.QUEUED and store.pairs.find() == []
+
+
+def test_a_late_approval_is_told_to_be_late(store: Store, tmp_path: Path) -> None:
+    session = pair_of(store, tmp_path, modes={"pack": "approve"})
+    until_known(session)
+    session.run_until(lambda: bool(store.actions.find(kind="pack")), most=5)
+    (action,) = store.actions.find(kind="pack")
+    store.jobs.request_cancel(session.ids["short"], who="ada", now=session.clock.now())
+    session.run_pass()
+    approved = store.actions.decide(action.action_id, approve=True, person="grace", now=session.clock.now())
+    again = store.actions.decide(action.action_id, approve=True, person="ada", now=session.clock.now())
+    assert again == approved, "the first yes stands"
+    session.run_pass()
+    settled = store.actions.get(action.action_id)
+    assert settled.state is ActionState.FAILED and "too late" in str(settled.result)
+    with pytest.raises(StateError, match=r"is failed by grace"):
+        store.actions.decide(action.action_id, approve=True, person="ada", now=session.clock.now())
+    for unknown in (10**6, -1, 10**30):
+        with pytest.raises((NotFoundError, InputError)):
+            store.actions.decide(unknown, approve=True, person="ada", now=session.clock.now())
 
 
 def test_what_is_not_known_forbids_packing(store: Store, tmp_path: Path) -> None:

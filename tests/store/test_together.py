@@ -51,6 +51,23 @@ def test_nothing_is_kept_when_the_work_breaks(store: Store) -> None:
     submitted(store)  # the thread's next write is one of its own
 
 
+def test_a_part_of_many_is_undone_as_a_whole(store: Store) -> None:
+    one, two = queued(store), queued(store)
+
+    def both() -> None:
+        store.attempts.place(two.job_id, Placement.of({"n1": [1]}), who="s", now=NOW)
+        raise StateError("the second half of it is refused")
+
+    def work() -> None:
+        store.attempts.place(one.job_id, Placement.of({"n1": [0]}), who="s", now=NOW)
+        with pytest.raises(StateError, match="second half"):
+            store.together(both)
+
+    store.together(work)
+    assert store.jobs.get(one.job_id).state is JobState.RUNNING
+    assert store.jobs.get(two.job_id) == two and store.attempts.of_job(two.job_id) == []
+
+
 def test_a_database_that_fails_is_never_taken_for_a_refusal(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The transaction may be lost by then: to go on with the next write would keep a part of it."""
     job = queued(store)
