@@ -70,9 +70,9 @@ def show(job: JobText, as_json: AsJson = False, home: Home = None) -> None:
     console.print(job_table([found], now))
     console.print()
     console.print(facts_table(_facts(found)))
-    if tracked is not None and not found.state.is_terminal:
+    if tracked is not None:
         console.print()
-        console.print(facts_table(progress_facts(tracked)))
+        console.print(facts_table(progress_facts(tracked, has_ended=found.state.is_terminal)))
     if attempts:
         console.print()
         console.print(_attempt_table(attempts))

@@ -18,7 +18,7 @@ from lucid_pipelines.control.live_metrics import Curves, curves_of
 from lucid_pipelines.domain.errors import NotFoundError
 from lucid_pipelines.domain.job import Attempt, Job
 from lucid_pipelines.store import ActiveAttempt, Tracked
-from lucid_pipelines.tracker.curves import Points, curve_lines
+from lucid_pipelines.tracker.curves import Points, curve_lines, span_text
 
 _REFRESH_S = 2.0
 _HEIGHT = 8
@@ -70,7 +70,7 @@ def _view(client: Client, job: Job, attempt: Attempt | None) -> RenderableType:
     curves = curves_of(client.system, job, attempt)
     return Group(
         head,
-        facts_table(progress_facts(tracked)),
+        facts_table(progress_facts(tracked, has_ended=attempt.ended_at is not None)),
         *_curve("loss", curves.loss),
         *_curve("seconds per step", curves.step_time_s),
     )
@@ -79,6 +79,9 @@ def _view(client: Client, job: Job, attempt: Attempt | None) -> RenderableType:
 def _curve(title: str, points: Points) -> list[RenderableType]:
     if not points:
         return []
+    if len(points) == 1:
+        ((at_s, value),) = points
+        return [Text(), Text(f"{title}: {value:.4g}, after {span_text(at_s)}; one look makes no curve", style="dim")]
     lines = curve_lines(points, min(console.width, 110), _HEIGHT)
     return [Text(), Text(title, style="bold"), *(Text(line, no_wrap=True, overflow="crop") for line in lines)]
 

@@ -178,19 +178,25 @@ def facts_table(facts: Mapping[str, object]) -> Table:
     return table
 
 
-def progress_facts(tracked: Tracked) -> dict[str, object]:
-    """What a job's log tells, for a table of facts; what it does not tell is left out, with the reason."""
+def progress_facts(tracked: Tracked, *, has_ended: bool = False) -> dict[str, object]:
+    """What a job's log tells, for a table of facts; what it does not tell is left out, with the reason.
+
+    Args:
+        tracked: the row of its newest attempt.
+        has_ended: whether that attempt has ended; then nothing is left of it.
+    """
     told = tracked.progress
     unit = "epoch" if told.get("step_unit") == "epoch" else "step"
     per = told.get("step_time_unit") or unit
     remaining = told.get("remaining") or {}
     left = None
-    if remaining:
+    if remaining and not has_ended:
         low, high = seconds(remaining["low_s"]), seconds(remaining["high_s"])
         left = f"{seconds(remaining['remaining_s'])}, between {low} and {high} ({remaining['basis']})"
     pace, loss, throughput = told.get("step_time_s"), told.get("loss"), told.get("throughput")
     facts: dict[str, object] = {
         unit: _how_far(told),
+        "epoch": None if unit == "epoch" or told.get("epoch") is None else f"{told['epoch']:g}",
         "time left": left,
         f"time per {per}": None if pace is None else f"{pace:.4g} s ({told.get('step_time_source')})",
         "loss": None if loss is None else f"{loss:.5g}",
@@ -209,7 +215,7 @@ def _how_far(told: Mapping[str, Any]) -> str | None:
     if told.get("global_step") is not None:
         step, total = told["global_step"], told.get("global_total_steps")
     elif total and epoch is not None and told.get("step_unit") != "epoch" and told.get("steps_left") is None:
-        return f"{step:,} of {total:,}, epoch {epoch:g}"
+        return f"{step:,} of {total:,}, of this epoch or of all"
     if step is None:
         return None
     return f"{step:,}" + (f" of {total:,} ({step / total:.0%})" if total else "")

@@ -132,7 +132,9 @@ class Follower:
             findings=old.findings if old else (),
         )
         begin = old.at if old else attempt.started_at or attempt.placed_at
-        points = _points(followed, row, begin, now, system.settings.tracker.values_per_look)
+        # What an ended attempt printed was printed before its end, however late somebody looks.
+        until = now if attempt.ended_at is None else min(now, attempt.ended_at)
+        points = _points(followed, row, begin, until, system.settings.tracker.values_per_look)
         return replace(look, tracked=_judged(system, row, activity, now)), points, used
 
     def _classes(self) -> LineClassifier:

@@ -16,7 +16,10 @@ SPARK_WIDTH = 48
 
 
 def progress_table(rows: Sequence[tuple[str, Progress]]) -> Table:
-    """One row a log."""
+    """One row a log, named by the end of its path where that tells the logs apart."""
+    ends = [name.rpartition("/")[2] for name, _ in rows]
+    if len(set(ends)) == len(rows):
+        rows = [(end or name, progress) for end, (name, progress) in zip(ends, rows, strict=True)]
     table = Table(show_edge=False, pad_edge=False)
     for title in ("log", "step", "s/step", "loss", "throughput", "left", "sure"):
         table.add_column(title, justify="left" if title == "log" else "right", overflow="fold")

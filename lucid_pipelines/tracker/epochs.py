@@ -34,8 +34,8 @@ def join_epochs(counter: Counter, total: int | None, epoch: Reading | None, head
     """Join the counter's steps over the epochs printed beside it.
 
     ``Epoch 3/20 step 120/500`` may count the steps of an epoch or of all: a counter that was seen to begin again, or
-    that is far from where the epoch is, counts one epoch's. Whether epochs are counted from 0 or 1 stands in the
-    start of the log.
+    that is far from where the epoch is, counts one epoch's. Whether it begins again, and whether epochs are counted
+    from 0 or 1, may stand in the start of the log. In the last epoch both leave as much.
 
     Args:
         counter: the step counter.
@@ -57,8 +57,12 @@ def join_epochs(counter: Counter, total: int | None, epoch: Reading | None, head
     if first is None or epoch.value < first:
         return Joined()
     done = int(epoch.value) - first
-    if not restarts and abs(step / total * (epochs or 1.0) - done - 0.5) <= _CLEARLY_APART_EPOCHS:
-        return Joined()
+    if not restarts:
+        begins_again = _restarts_in(epoch.column.field.name, counter.column.field.name, head)
+        if begins_again is False or (epochs is not None and done >= epochs - 1):
+            return whole
+        if begins_again is None and abs(step / total * (epochs or 1.0) - done - 0.5) <= _CLEARLY_APART_EPOCHS:
+            return Joined()
     joined = done * total + step
     joined_total = int(epochs * total) if epochs else None
     return Joined(joined, joined_total, None if joined_total is None else joined_total - joined)
@@ -88,3 +92,13 @@ def _first_number(name: str, head: bytes) -> int | None:
     pattern = rb"(?<![\w])" + re.escape(name.encode()) + rb"[^\w\n]{1,4}(\d{1,9})(?![\d.])"
     match = re.search(pattern, head)
     return int(match[1]) if match else None
+
+
+@lru_cache(maxsize=768)
+def _restarts_in(epoch_name: str, step_name: str, head: bytes) -> bool | None:
+    """Whether the step begins again with the second epoch, where the start of a log shows that."""
+    if not epoch_name or not step_name:
+        return None
+    names = [rb"(?<![\w])" + re.escape(name.encode()) + rb"[^\w\n]{1,4}(\d{1,15})" for name in (epoch_name, step_name)]
+    found = [(int(m[1]), int(m[2])) for m in re.finditer(names[0] + rb"[^\n]{0,200}?" + names[1], head)]
+    return next((after[1] < before[1] for before, after in pairwise(found) if after[0] == before[0] + 1), None)

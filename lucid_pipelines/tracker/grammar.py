@@ -234,7 +234,7 @@ def _read(text: str, match: re.Match[str], left: str, before: list[Found]) -> tu
     if integral and (attached := _ATTACHED_NOUN.match(text, end)):
         free = f"{free} {name}".strip()
         name, unit, end = attached[0], attached[0], attached.end()
-    elif (found := _UNIT.match(text, end)) and not _names_what_follows(text, found):
+    elif (found := _UNIT.match(text, end)) and not _names_what_follows(text, found, name):
         unit, end = found["unit"].strip(), found.end()
         if kind is Kind.FRACTION and ("/" in unit or unit in ("%", "s", "ms")):
             kind, total_span = Kind.NUMBER, None
@@ -296,9 +296,13 @@ def _spelt_out(match: re.Match[str]) -> str:
     return " ".join(f"{number}{letter.lower()}" for number, letter in re.findall(r"([\d.]+)([HMS])", match[1]))
 
 
-def _names_what_follows(text: str, unit: re.Match[str]) -> bool:
-    """Whether what looks like a unit is the name of the next number: ``3.4 samples/sec: 74.7``."""
-    return unit[0].startswith(" ") and text[unit.end() :].lstrip(" \"'")[:1] in (":", "=")
+def _names_what_follows(text: str, unit: re.Match[str], name: str) -> bool:
+    """Whether what looks like a unit is the name of the next number: ``3.4 samples/sec: 74.7``, ``epoch 3 step 12``."""
+    if not unit[0].startswith(" "):
+        return False
+    behind = text[unit.end() : unit.end() + 4].lstrip(" \"'")[:1]
+    counts_already = behind.isdigit() and _ONE_NOUN.fullmatch(name.lower()) and _ONE_NOUN.fullmatch(unit["unit"])
+    return behind in (":", "=") or bool(counts_already)
 
 
 def _chained(text: str, end: int) -> bool:

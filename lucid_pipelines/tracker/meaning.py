@@ -238,7 +238,9 @@ def _loss(tokens: list[str], bag: frozenset[str]) -> Meaning | None:
         return None
     if "cost" in core and bag & (words.PART | words.PER_STEP | words.TIME) and len(core) == 1:
         return None
-    rest = bag - core - words.LOSS_FILLER - words.EVALUATION - {t for t in bag if t.isdigit()}
+    # A "loss value" is the loss; a "value loss" is that of a value function.
+    filler = words.LOSS_FILLER | ({"value"} if tokens[-1] == "value" else frozenset())
+    rest = bag - core - filler - words.EVALUATION - {t for t in bag if t.isdigit()}
     plain = bool(core & {"loss", "损失", "损失值", "losses"})
     if plain and len(core) > 1 and not rest:
         weight = 0.85

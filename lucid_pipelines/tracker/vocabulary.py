@@ -38,7 +38,7 @@ ERROR = _words("err error errors")
 """Also what training tries to make small, but said of much else."""
 LOSS_FILLER = _words(
     "train training tr total avg average mean step batch running current cur curr iter iteration smooth smoothed "
-    "value raw global reduced lm model all sum overall epoch minibatch mini g t 训练 总 平均 当前 interval ema moving "
+    "raw global reduced lm model all sum overall epoch minibatch mini g t 训练 总 平均 当前 interval ema moving "
     "per median"
 )
 LOSS_AVERAGED = _words("avg average mean running smooth smoothed epoch ema moving median 平均")

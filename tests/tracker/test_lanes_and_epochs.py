@@ -61,6 +61,20 @@ def test_what_may_be_one_epoch_s_remainder_is_not_given_as_the_job_s() -> None:
     assert got.eta_s is None
 
 
+def test_the_start_of_the_log_says_whether_steps_begin_again() -> None:
+    halfway = epochs(1, 950)  # epoch 10 of 20, at step 50 of 100
+    got = track(halfway, tail_bytes=2048)
+    assert (got.global_step, got.steps_left) == (950, 1050)
+    over_all = [f"Epoch {1 + i // 50}/20 step {i + 1}/1000 loss 2.31 0.5 s/step" for i in range(500)]
+    got = track("\n".join(over_all).encode() + b"\n", tail_bytes=2048)
+    assert (got.step, got.global_step, got.steps_left) == (500, None, 500)
+
+
+def test_in_the_last_epoch_nothing_else_is_left() -> None:
+    got = track(epochs(1, 1990, head=False), tail_bytes=2048)
+    assert (got.step, got.steps_left) == (90, 10)
+
+
 def test_a_step_s_time_is_not_taken_for_an_epoch_s() -> None:
     lines = [f"epoch {i}/200 loss 2.31 0.75 s/step" for i in range(1, 60)]
     got = track("\n".join(lines).encode())
