@@ -11,6 +11,7 @@ table says. The loop is the one of a scheduling window, one pass a second; Dagst
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -25,7 +26,7 @@ from lucid_pipelines.control.replaying import replay_day
 from lucid_pipelines.control.scheduling import run_pass
 from lucid_pipelines.domain.job import Attempt, Estimate, Job, JobSpec
 from lucid_pipelines.domain.states import JobState
-from lucid_pipelines.store import PairVerdict
+from lucid_pipelines.store import EventKind, PairVerdict
 from tests.support_control.live_days import settings_of
 from tests.support_control.scenario import NODES, SECTIONS, scenario, simulate, with_bad_neighbours
 from tests.support_control.scripted import ScriptedJob
@@ -138,6 +139,10 @@ def _judge(client: Client, jobs: list[ScriptedJob], ids: dict[str, str]) -> list
         f"live {live_s:.1f} s, simulated {simulated_s:.1f} s; one job: median {apart[len(apart) // 2][0]:.1f} s apart, "
         f"at most {apart[-1][0]:.1f} s ({apart[-1][1]})"
     )
+    starts_s, ends_s = _lags_s(client, attempts)
+    lags = (
+        f"placed to started {fmean(starts_s):.2f} s, ended to seen {fmean(ends_s):.2f} s; load {os.getloadavg()[0]:.1f}"
+    )
     away, otherwise = len(store.loans.out()), played.decisions - played.same
     return [
         Claim("jobs completed", completed, at_least=40, at_most=40),
@@ -147,6 +152,7 @@ def _judge(client: Client, jobs: list[ScriptedJob], ids: dict[str, str]) -> list
         Claim("nodes lent and returned", len(store.loans.past()), at_least=1, why=f"{away} still out"),
         Claim("GPUs held by two that are no pair", _clashes(client, attempts), at_most=0),
         Claim("mean JCT: live over simulated", live_s / simulated_s, at_least=0.9, at_most=1.1, why=why),
+        Claim("mean seconds of an attempt that only the real world takes", fmean(starts_s) + fmean(ends_s), why=lags),
         Claim("recorded decisions replayed otherwise", otherwise, at_most=0, samples=played.decisions),
     ]
 
@@ -154,6 +160,19 @@ def _judge(client: Client, jobs: list[ScriptedJob], ids: dict[str, str]) -> list
 def _jct_s(job: Job) -> float:
     assert job.ended_at is not None
     return (job.ended_at - job.submitted_at).total_seconds()
+
+
+def _lags_s(client: Client, attempts: dict[str, list[Attempt]]) -> tuple[list[float], list[float]]:
+    """Seconds from placement to start, and from the end of a process to its row, of every attempt."""
+    starts_s, ends_s = [], []
+    for attempt in (attempt for found in attempts.values() for attempt in found):
+        if attempt.started_at is None or attempt.ended_at is None:
+            continue
+        starts_s.append((attempt.started_at - attempt.placed_at).total_seconds())
+        for event in client.system.store.events.of_job(attempt.job_id):
+            if event.kind is EventKind.ENDED and (event.evidence or {}).get("attempt_id") == attempt.attempt_id:
+                ends_s.append((event.at - attempt.ended_at).total_seconds())
+    return starts_s, ends_s
 
 
 def _clashes(client: Client, attempts: dict[str, list[Attempt]]) -> int:

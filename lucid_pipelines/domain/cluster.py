@@ -10,6 +10,20 @@ from typing import cast
 
 from lucid_pipelines.domain.errors import InputError
 
+MOST_MIB = 1e9
+"""No GPU has so much memory: a larger number is a driver's way to say that it does not know."""
+
+
+def drop_invalid(reading: object, names: Iterable[str], most: float) -> None:
+    """Make what cannot be (not a number, below 0, above ``most``) unknown in a frozen reading that is being made.
+
+    Readings come from drivers, exporters and files of other programs: an invalid one must stop nobody (R-25).
+    """
+    for name in names:
+        value = getattr(reading, name)
+        if value is not None and not 0.0 <= value <= most:
+            object.__setattr__(reading, name, None)
+
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
@@ -193,3 +207,7 @@ class GpuSample:
     uuid: str | None = None
     process_count: int | None = None
     xid_errors: tuple[int, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        drop_invalid(self, ("gpu_util_pct", "memory_util_pct"), 100.0)
+        drop_invalid(self, ("memory_used_mib",), MOST_MIB)

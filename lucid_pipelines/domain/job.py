@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from lucid_pipelines.domain.cluster import Placement
+from lucid_pipelines.domain.cluster import MOST_MIB, Placement, drop_invalid
 from lucid_pipelines.domain.states import AttemptState, Cause, JobState, Outcome
 
 
@@ -81,6 +81,10 @@ class Profile:
     sample_count: int = 0
     source: str | None = None
     unknown_because: str | None = None
+
+    def __post_init__(self) -> None:
+        drop_invalid(self, ("gpu_util_pct", "memory_util_pct"), 100.0)
+        drop_invalid(self, ("memory_peak_mib",), MOST_MIB)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from lucid_pipelines.control.live_metrics import collect
+from lucid_pipelines.control.picture import take_picture
 from lucid_pipelines.domain.cluster import Gpu, GpuSample, Inventory, Node
 from lucid_pipelines.domain.errors import ExternalError
+from lucid_pipelines.domain.job import Profile
 from lucid_pipelines.domain.states import JobState
 from lucid_pipelines.store import ActionState, Store
-from tests.control.test_live_pairs import pair_of, until_known
+from tests.control.test_live_pairs import QUICK, pair_of, until_known
 from tests.support_control.live_days import Session
 from tests.support_control.scripted import MEMORY_MIB, ScriptedJob
 
@@ -59,6 +65,46 @@ def test_no_pair_is_formed_on_a_gpu_that_cannot_be_read(
     (action,) = store.actions.find(kind="pack")
     assert action.state is ActionState.FAILED and action.result, "a clear state, with its reason"
     assert any("not packed" in event.why for event in store.events.of_job(job_id))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_readings_that_cannot_be_stop_nobody(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Not a number, below 0, over 100 %, absurdly large: unknown, to the pass, the metrics and the display alike."""
+    rng = random.Random(seed)
+    jobs = [ScriptedJob(f"j{number}", work_s=rng.uniform(20.0, 60.0)) for number in range(5)]
+    pool = {"window_s": 10.0, "busy_window_s": 10.0}
+    nodes = (("n1", 2, "train"), ("p1", 1, "profiler"))
+    session = Session.open(tmp_path, store, nodes, jobs, packing=QUICK, profiling=pool)
+    true_sample, true_profile = session.cluster.sample, session.cluster.profile
+    odd = (math.nan, math.inf, -math.inf, -5.0, 250.0, 1e30, None)
+
+    def sample() -> list[GpuSample]:
+        return [
+            replace(one, gpu_util_pct=rng.choice(odd), memory_util_pct=rng.choice(odd), memory_used_mib=rng.choice(odd))
+            for one in true_sample()
+        ]
+
+    def profile(attempt_id: str, since: datetime | None = None) -> Profile | None:
+        seen = true_profile(attempt_id, since)
+        return seen and replace(seen, gpu_util_pct=rng.choice(odd), memory_peak_mib=rng.choice(odd))
+
+    monkeypatch.setattr(session.cluster, "sample", sample)
+    monkeypatch.setattr(session.cluster, "profile", profile)
+    session.submit(*[job.name for job in jobs])
+    for _ in range(200):
+        session.run_pass()
+        if len(session.reports) % 10 == 0:
+            collect(session.system)
+            take_picture(session.system)
+        if session.have_ended():
+            break
+    assert {session.job(name).state for name in session.ids} == {JobState.COMPLETED}
+    counts = store.counters.all()
+    assert not {"policy_failures", "decisions_broken", "observations_failed"} & counts.keys(), counts
+    for latest in store.metrics.latest_gpu_samples():
+        assert latest.sample.gpu_util_pct is None or 0.0 <= latest.sample.gpu_util_pct <= 100.0
 
 
 def test_a_partner_that_is_not_there_is_noticed(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
