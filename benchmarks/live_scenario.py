@@ -169,9 +169,10 @@ def _lags_s(client: Client, attempts: dict[str, list[Attempt]]) -> tuple[list[fl
         if attempt.started_at is None or attempt.ended_at is None:
             continue
         starts_s.append((attempt.started_at - attempt.placed_at).total_seconds())
-        for event in client.system.store.events.of_job(attempt.job_id):
-            if event.kind is EventKind.ENDED and (event.evidence or {}).get("attempt_id") == attempt.attempt_id:
-                ends_s.append((event.at - attempt.ended_at).total_seconds())
+        told = client.system.store.events.of_job(attempt.job_id)
+        ends = [event for event in told if event.kind is EventKind.ENDED]
+        mine = [event.at for event in ends if (event.evidence or {}).get("attempt_id") == attempt.attempt_id]
+        ends_s += [(at - attempt.ended_at).total_seconds() for at in mine]
     return starts_s, ends_s
 
 
