@@ -113,11 +113,12 @@ MONITOR = _words(
 SERVICE = _words("requests request reqs req get post http prompt kv pending swapped endpoint uvicorn query queries")
 SEARCH = _words(
     "trial trials cv sweep candidate candidates combination combinations config configs configuration configurations "
-    "experiment experiments hyperparameters gridsearch backtest"
+    "experiment experiments hyperparameters gridsearch backtest layer layers attempt attempts retry retries"
 )
-"""What is counted while settings are tried out: each result is of another training."""
+"""What is counted where each result is another thing's: settings tried out, layers quantised, attempts made."""
 ELSEWHERE = _words(
-    "packet packets pkt pkts rx tx rtt jitter drawdown backtest residual residuals dbm insertion claims premium"
+    "packet packets pkt pkts rx tx rtt jitter drawdown backtest residual residuals dbm insertion claims premium "
+    "request requests quantizing quantize quantized calibrating calibration"
 )
 """Beside these, what is lost or minimised is no model's."""
 SAMPLING = _words(
