@@ -14,7 +14,9 @@ from rich.text import Text
 
 from lucid_pipelines.cli.options import AsJson, Home
 from lucid_pipelines.cli.output import console, one_line, print_json
-from lucid_pipelines.domain.cluster import NodeCondition
+from lucid_pipelines.control.pool import owned_nodes, profiler_vc
+from lucid_pipelines.control.system import System
+from lucid_pipelines.domain.cluster import Inventory, NodeCondition
 from lucid_pipelines.domain.errors import LucidError
 from lucid_pipelines.domain.states import Mode
 from lucid_pipelines.ports import Cluster
@@ -122,6 +124,7 @@ def _cluster(settings: Settings) -> list[Finding]:
     try:
         inventory = system.cluster.inventory()
         able = system.cluster.capabilities
+        profiling = profiling_finding(system, inventory)
     finally:
         system.store.close()
     gpus = sum(node.gpu_count for node in inventory.nodes)
@@ -144,7 +147,21 @@ def _cluster(settings: Settings) -> list[Finding]:
         for node in inventory.nodes
         if node.condition is not NodeCondition.READY
     ]
-    return [*found, *_slurm(system.cluster)]
+    return [*found, profiling, *_slurm(system.cluster)]
+
+
+def profiling_finding(system: System, inventory: Inventory) -> Finding:
+    """Which nodes only profile, and whether they are as many as the site wants."""
+    name, wanted = profiler_vc(system), system.settings.profiling.nodes
+    if name is None:
+        return Finding("profiling", Level.NOTE, f"the policy {system.policy.name} profiles nobody")
+    pool = [node.name for node in owned_nodes(system, inventory.nodes) if node.vc == name]
+    text = f"{', '.join(pool)} only profile" if pool else "no node only profiles: jobs are looked at while they run"
+    is_declared = any(node.vc == name for node in inventory.nodes)
+    if wanted is not None and len(pool) < wanted and not is_declared:
+        advice = "each virtual cluster keeps its largest node; lower profiling.nodes or declare nodes with vc: profiler"
+        return Finding("profiling", Level.PROBLEM, f"{text}; profiling.nodes asks for {wanted}", advice)
+    return Finding("profiling", Level.OK if pool else Level.NOTE, text)
 
 
 def _slurm(cluster: Cluster) -> list[Finding]:

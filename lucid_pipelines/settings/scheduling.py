@@ -44,7 +44,7 @@ class ProfilingSettings(Section):
     )
     continue_frac: float = Field(default=0.5, ge=0, le=1, description="Share of profiling GPUs given away like that.")
     borrow_above_jobs: int = Field(default=10, ge=0)
-    return_below_jobs: int = Field(default=5, ge=0)
+    return_below_jobs: int = Field(default=5, ge=1)
     max_borrowed_nodes: int = Field(default=1, ge=0)
     busy_above_jobs: float | None = Field(
         default=None, ge=0, description="So many predicted jobs per 10 min count as a burst although few wait yet."

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from lucid_pipelines.cli.doctor import Level, profiling_finding
+from lucid_pipelines.control.pool import owned_nodes
 from lucid_pipelines.domain.states import JobState
 from lucid_pipelines.store import ActionState, Store
 from tests.support_control.live_days import Session
@@ -100,3 +102,21 @@ def test_a_node_is_lent_at_a_burst_and_given_back(store: Store, tmp_path: Path, 
     if mode != "shadow":
         assert [loan.node for loan in store.loans.past()] == ["i2"]
     assert session.cluster.clashes == [] and set(session.cluster.launches.values()) == {1}
+
+
+@pytest.mark.parametrize(("wanted", "expected"), [(0, []), (1, ["n2"]), (50, ["n1", "n2"])])
+def test_a_pool_takes_what_can_be_spared_and_the_doctor_tells_when_that_is_less(
+    store: Store, tmp_path: Path, wanted: int, expected: list[str]
+) -> None:
+    """The largest node stays with its virtual cluster: a job that needs it would never start."""
+    nodes = (("n1", 2, "train"), ("n2", 2, "train"), ("n3", 4, "train"))
+    jobs = [ScriptedJob("small", work_s=20.0), ScriptedJob("large", gpus=4, work_s=20.0)]
+    session = Session.open(tmp_path, store, nodes, jobs, profiling={"nodes": wanted, "window_s": 5.0})
+    system = session.system
+    owned = owned_nodes(system, session.cluster.inventory().nodes)
+    assert [node.name for node in owned if node.vc == "profiler"] == expected
+    found = profiling_finding(system, session.cluster.inventory())
+    assert (found.level is Level.PROBLEM) == (wanted == 50), found.text
+    session.submit("small", "large")
+    session.run_until(session.have_ended, most=80)
+    assert {session.job(name).state for name in session.ids} == {JobState.COMPLETED}
