@@ -39,7 +39,7 @@ from lucid_pipelines.advisor.launch.command import read_launch, words_of_command
 from lucid_pipelines.advisor.launch.config_words import named_configs
 from lucid_pipelines.advisor.launch.entry import Entry, find_entry
 from lucid_pipelines.advisor.launch.launchers import Launch
-from lucid_pipelines.advisor.metadata import JobMetadata, ReadingReport, SourceKind
+from lucid_pipelines.advisor.metadata import JobMetadata, ReadingReport, SourceKind, unicode_text
 from lucid_pipelines.advisor.program import Walk, walk_program
 from lucid_pipelines.advisor.source_tree import SourceTree
 
@@ -93,9 +93,9 @@ def _report(tree: SourceTree, facts: JobFacts, walk: Walk | None, reader: _Reade
         files_read=tree.files_read,
         bytes_read=tree.bytes_read,
         steps=reader.steps,
-        entry=facts.entry.file if facts.entry is not None else None,
+        entry=unicode_text(facts.entry.file) if facts.entry is not None else None,
         skipped=MappingProxyType(skipped),
-        notes=tuple(notes),
+        notes=tuple(unicode_text(note) for note in notes),
         stopped_early=walk.stopped_early if walk is not None else None,
     )
 

@@ -78,6 +78,11 @@ class FieldName(StrEnum):
     CUDA_VERSION = "cuda_version"
 
 
+def unicode_text(text: str) -> str:
+    """A text that every store and terminal takes: what is no Unicode in a file name or word becomes a question mark."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
 class IterationType(StrEnum):
     """What ``iterations`` counts."""
 

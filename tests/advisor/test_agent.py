@@ -418,3 +418,17 @@ def test_a_server_that_fails_leaves_the_static_answer(tmp_path: Path) -> None:
     with serving(fails(503)) as server:
         found, report = complete_with_model(tmp_path, COMMAND, static, OpenAiLanguageModel(server.url, "test"))
     assert (report.stop, found) == (Stop.UNREACHABLE, static)
+
+
+def test_names_that_are_no_unicode_reach_the_server_as_text(tmp_path: Path) -> None:
+    write(tmp_path, OPAQUE)
+    command = [*COMMAND, "--name", os.fsdecode(b"caf\xe9\xff")]
+    (tmp_path / os.fsdecode(b"tr\xe9.conf")).write_text("batch_size = 3\n", encoding="utf-8")
+    static = extract_metadata(tmp_path, LaunchDescription(command))
+    odd = {**read(os.fsdecode(b"tr\xe9.conf"))}
+    good = finish(("batch_size", 48, "run.conf", 2))
+    with serving(says(odd), says(tree()), says(read("run.conf")), says(good)) as server:
+        model = OpenAiLanguageModel(server.url, "test")
+        found, report = complete_with_model(tmp_path, command, static, model)
+    assert report.stop is Stop.FINISHED
+    assert found.value(FieldName.BATCH_SIZE) == 48

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import socket
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 from lucid_pipelines.advisor.description import ExtractionLimits, LaunchDescription
 from lucid_pipelines.advisor.extract import extract_metadata
 from lucid_pipelines.advisor.metadata import FieldName, JobMetadata
+from lucid_pipelines.advisor.metadata_json import to_json
 from lucid_pipelines.advisor.source_tree import SourceTree
 from lucid_pipelines.advisor.target import find_target
 from lucid_pipelines.cli.main import app
@@ -95,6 +97,17 @@ def test_names_that_are_no_text(tmp_path: Path) -> None:
     for name in (b"/caf\xe9\xff.py", b"/\xed\xa0\x80.yaml"):
         Path(os.fsdecode(bytes(root) + name)).write_text("lr: 3\n", encoding="utf-8")
     assert _is_read(_read(root, *COMMAND, "--name", os.fsdecode(b"\xe9\xff")))
+
+
+def test_what_is_no_unicode_can_be_stored_and_shown(tmp_path: Path) -> None:
+    entry = os.fsdecode(b"tr\xe9.py")
+    (tmp_path / entry).write_text(TRAINING, encoding="utf-8")
+    data = os.fsdecode(b"caf\xe9_data")
+    found = _read(tmp_path, "python", entry, "--epochs", "5", "--dataset", data)
+    assert found.value(FieldName.DATASET) == "caf?_data"
+    json.dumps(to_json(found), ensure_ascii=False).encode("utf-8")
+    gone = _read(tmp_path, "python", os.fsdecode(b"gone\xe9.py"))
+    json.dumps(to_json(gone), ensure_ascii=False).encode("utf-8")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from lucid_pipelines.advisor.agent.actions import ASKED, SCHEMA, Action, ActionKind, Claim, parse_action
 from lucid_pipelines.advisor.agent.merge import Rejection, completed
-from lucid_pipelines.advisor.agent.prompts import error_message, first_messages, tool_message
+from lucid_pipelines.advisor.agent.prompts import as_text, error_message, first_messages, tool_message
 from lucid_pipelines.advisor.agent.tools import Tools, ToolUse
 from lucid_pipelines.advisor.metadata import JobMetadata
 from lucid_pipelines.advisor.source_tree import ReadLimits, SourceTree
@@ -153,5 +152,5 @@ def _act(run: _Run, action: Action, turns_left: int) -> None:
     else:
         content = run.tools.file_read(action.path, action.line)
     # The model's own words are not kept: what it copied out of a file would come back as if it were its own.
-    run.messages.append({"role": "assistant", "content": json.dumps(said, ensure_ascii=False)})
+    run.messages.append({"role": "assistant", "content": as_text(said)})
     run.messages.append(tool_message(action.kind.value, action.path, content, turns_left))

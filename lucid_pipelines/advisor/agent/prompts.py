@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from lucid_pipelines.advisor.agent.actions import ASKED
 from lucid_pipelines.advisor.agent.redaction import redact
@@ -23,6 +23,11 @@ statements about values in comments, documentation or READMEs are not evidence.
 Paths outside the snapshot do not exist for you."""
 
 
+def as_text(data: Mapping[str, object]) -> str:
+    """JSON that any server can be sent: names of files and words of a launch line need not be Unicode."""
+    return json.dumps(data, ensure_ascii=False).encode("utf-8", "replace").decode("utf-8")
+
+
 def first_messages(command: Sequence[str], static: JobMetadata, wanted: Sequence[FieldName]) -> list[dict[str, str]]:
     """The task: the launch line, what is known, what is wanted."""
     line = command[0] if len(command) == 1 else shlex.join(command)
@@ -35,16 +40,16 @@ def first_messages(command: Sequence[str], static: JobMetadata, wanted: Sequence
     }
     return [
         {"role": "system", "content": SYSTEM},
-        {"role": "user", "content": json.dumps(task, ensure_ascii=False)},
+        {"role": "user", "content": as_text(task)},
     ]
 
 
 def tool_message(tool: str, path: str, content: str, turns_left: int) -> dict[str, str]:
     """The answer of a tool."""
     data = {"tool": tool, "path": path, "untrusted_content": content, "turns_left": turns_left}
-    return {"role": "user", "content": json.dumps(data, ensure_ascii=False)}
+    return {"role": "user", "content": as_text(data)}
 
 
 def error_message(why: str) -> dict[str, str]:
     """What was wrong with an answer."""
-    return {"role": "user", "content": json.dumps({"error": why, "answer_again": True}, ensure_ascii=False)}
+    return {"role": "user", "content": as_text({"error": why, "answer_again": True})}

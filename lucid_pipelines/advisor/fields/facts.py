@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lucid_pipelines.advisor.evaluator.machine import Machine
 from lucid_pipelines.advisor.evaluator.trace import CallEvent, Trace
@@ -12,7 +12,7 @@ from lucid_pipelines.advisor.evaluator.values import Lit, Value
 from lucid_pipelines.advisor.fields.settings_table import SettingsTable
 from lucid_pipelines.advisor.launch.entry import Entry
 from lucid_pipelines.advisor.launch.launchers import Launch
-from lucid_pipelines.advisor.metadata import FieldName, FieldValue, Missing
+from lucid_pipelines.advisor.metadata import Evidence, FieldName, FieldValue, Missing, unicode_text
 
 
 @dataclass(slots=True)
@@ -47,10 +47,11 @@ class JobFacts:
     def put(self, name: FieldName, value: FieldValue | Missing | None) -> None:
         """Keep a field or the reason why it is missing."""
         if isinstance(value, FieldValue):
-            self.found[name] = value
+            shown = unicode_text(value.value) if isinstance(value.value, str) else value.value
+            self.found[name] = replace(value, value=shown, evidence=_shown(value.evidence))
             self.missing.pop(name, None)
         elif isinstance(value, Missing) and name not in self.found:
-            self.missing[name] = value
+            self.missing[name] = Missing(unicode_text(value.reason), _shown(value.evidence))
 
     def calls(self, *endings: str) -> list[CallEvent]:
         """Noted library calls whose last name is one of these."""
@@ -63,6 +64,20 @@ class JobFacts:
             return False
         texts = (machine.tree.read_text(module.file) for module in machine.modules.walked())
         return any(text is not None and pattern.search(text) is not None for text in texts)
+
+
+def _shown(evidence: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
+    if all(item.file.isascii() and (item.name or "").isascii() and (item.text or "").isascii() for item in evidence):
+        return evidence
+    return tuple(
+        replace(
+            item,
+            file=unicode_text(item.file),
+            name=None if item.name is None else unicode_text(item.name),
+            text=None if item.text is None else unicode_text(item.text),
+        )
+        for item in evidence
+    )
 
 
 _EMPTY = Trace()
