@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from lucid_pipelines.advisor.past_job_json import past_job_from_json, past_job_to_json
+from lucid_pipelines.advisor.past_job_json import check_times, past_job_from_json, past_job_to_json
 from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.domain.similarity import PastJob
 
@@ -28,7 +28,7 @@ def read_lines(lines: Iterable[str]) -> Iterator[PastJob | Refused]:
         if not line.strip():
             continue
         try:
-            yield past_job_from_json(_object(line))
+            yield check_times(past_job_from_json(_object(line)))
         except InputError as error:
             yield Refused(number, str(error))
 

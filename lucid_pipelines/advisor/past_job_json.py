@@ -55,7 +55,7 @@ def past_job_from_json(data: Mapping[str, Any]) -> PastJob:
             duration_s=_number(data.get("duration_s")),
             task_type=_maybe(data.get("task_type")),
             gpu_type=_maybe(data.get("gpu_type")),
-            gpus=None if data.get("gpus") is None else int(data["gpus"]),
+            gpus=_count(data.get("gpus")),
             profile=None if profile is None else Profile(**profile),
             throughput=tuple(ThroughputPoint(**point) for point in data.get("throughput") or ()),
             software=tuple(sorted((str(name), str(value)) for name, value in (data.get("software") or {}).items())),
@@ -64,6 +64,31 @@ def past_job_from_json(data: Mapping[str, Any]) -> PastJob:
         raise InputError(f"a past job needs the key {error.args[0]!r}") from error
     except (TypeError, ValueError, AttributeError) as error:
         raise InputError(f"this is no past job: {error}") from error
+
+
+LONGEST_S = 10 * 365 * 86_400.0
+"""No job runs longer: such a duration is a mistake in its unit, and one of them would mislead every average."""
+
+
+def check_times(job: PastJob) -> PastJob:
+    """Look over what comes from elsewhere before it is kept; what is kept already stays readable.
+
+    Raises:
+        InputError: times that cannot be.
+    """
+    if job.ended_at < job.submitted_at:
+        raise InputError(f"this is no past job: it ended at {job.ended_at.isoformat()}, before it was submitted")
+    if job.duration_s is not None and job.duration_s > LONGEST_S:
+        raise InputError(f"this is no past job: duration_s is in seconds, at most ten years: {job.duration_s:g}")
+    return job
+
+
+def _count(value: object) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"a whole number of GPUs, not below 0, is wanted: {value!r}")
+    return value
 
 
 def _text(value: object) -> str:

@@ -75,6 +75,8 @@ def advise(
     if not any(word.strip() for word in command):
         raise InputError("the command is empty: write how the job is started after --")
     target = find_target(path, command)
+    if workdir is not None and not _is_inside(target.root, workdir):
+        raise InputError(f"give a folder inside the code as --workdir: {workdir!r} is none of {target.root}")
     launch = LaunchDescription(
         tuple(command), _variables(env or ()), target.workdir if workdir is None else workdir, gpus, nodes, target.entry
     )
@@ -85,6 +87,11 @@ def advise(
         print_json(advice_to_json(metadata, mark, advised, similar))
     else:
         _show(metadata, advised, similar)
+
+
+def _is_inside(root: Path, folder: str) -> bool:
+    found = (root / folder).resolve()
+    return found.is_relative_to(root) and found.is_dir()
 
 
 def _read(root: Path, launch: LaunchDescription, time_box_s: float, in_process: bool) -> JobMetadata:

@@ -14,12 +14,14 @@ from typer.testing import CliRunner
 
 from lucid_pipelines.advisor.description import ExtractionLimits, LaunchDescription
 from lucid_pipelines.advisor.extract import extract_metadata
+from lucid_pipelines.advisor.history_file import Refused, read_lines
 from lucid_pipelines.advisor.metadata import FieldName, JobMetadata
 from lucid_pipelines.advisor.metadata_json import to_json
 from lucid_pipelines.advisor.source_tree import SourceTree
 from lucid_pipelines.advisor.target import find_target
 from lucid_pipelines.cli.main import app
 from lucid_pipelines.domain.errors import InputError
+from lucid_pipelines.domain.similarity import PastJob
 from tests.support_advisor.repos import TRAINING, write
 
 TIME_BOX_S = 8.0
@@ -198,3 +200,28 @@ def test_what_a_person_may_get_wrong_is_told(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["advise", str(tmp_path), "--", "  "])
     assert isinstance(done.exception, InputError)
     assert "after --" in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"duration_s": 9e99}, "in seconds, at most ten years"),
+        ({"ended_at": "2020-01-01"}, "before it was submitted"),
+        ({"gpus": -3}, "whole number of GPUs"),
+        ({"gpus": 1.5}, "whole number of GPUs"),
+    ],
+)
+def test_past_jobs_that_cannot_be_are_refused(change: dict[str, object], why: str) -> None:
+    job = {"job_id": "q", "fingerprint": "model: x", "gpus": 1, "outcome": "completed", "duration_s": 5.0}
+    job |= {"submitted_at": "2026-01-01", "ended_at": "2026-01-02"}
+    good, bad = list(read_lines([json.dumps(job), json.dumps(job | change)]))
+    assert isinstance(good, PastJob)
+    assert isinstance(bad, Refused)
+    assert why in bad.why
+
+
+@pytest.mark.parametrize("folder", ["/etc", "nowhere", ".."])
+def test_a_command_starts_inside_the_code(tmp_path: Path, folder: str) -> None:
+    write(tmp_path / "code", {"train.py": TRAINING})
+    done = CliRunner().invoke(app, ["advise", "--workdir", folder, str(tmp_path / "code"), "--", *COMMAND])
+    assert isinstance(done.exception, InputError)
