@@ -15,6 +15,7 @@ from lucid_pipelines.failures.records import Record, RecordKind, is_bare_excepti
 from lucid_pipelines.failures.rulebase import Family, RuleBase
 from lucid_pipelines.failures.scan import Judged
 from lucid_pipelines.failures.textmodel import LABELS, Opinion, TextModel
+from lucid_pipelines.failures.verdicts import without_quoted
 from lucid_pipelines.failures.vocabulary import Category, Component, Ending, Restart, Role
 
 _NEAR_PLACES = 300
@@ -170,6 +171,9 @@ def _by_family(root: Judged, family: Family, located: Located, rules: RuleBase, 
         confidence = min(confidence, CONFIDENCE["disputed"])
         reasons.append("the wording speaks against it: a person should look before anything is restarted")
     restart = family.restart
+    if restart.is_automatic and _is_only_cited(root, rules):
+        restart, confidence = Restart.UNSURE, min(confidence, CONFIDENCE["disputed"])
+        reasons.append("the job's own code raised it, and the telling words stand in quotes: they may be its data")
     if restart.is_automatic and _is_for_a_person(root, family):
         restart = Restart.UNSURE
         reasons.append("the wording names something that is missing or not allowed: a restart would find it so again")
@@ -189,6 +193,15 @@ def _by_family(root: Judged, family: Family, located: Located, rules: RuleBase, 
         family,
         tuple(reasons),
     )
+
+
+def _is_only_cited(root: Judged, rules: RuleBase) -> bool:
+    """Whether a script's own exception holds the words of the rule in quotes only, as it would show a value."""
+    record = root.record
+    if record.kind is not RecordKind.TRACEBACK or not record.frames or not record.frames[-1].is_own_code:
+        return False
+    bare = without_quoted(record.judged_text)
+    return bare != record.judged_text and all(rule.rule_id != root.verdict.rule_id for rule in rules.matching(bare))
 
 
 def _is_for_a_person(root: Judged, family: Family) -> bool:

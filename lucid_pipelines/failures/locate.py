@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -157,10 +158,14 @@ class _Locator:
         if item.role is not Role.ROOT and item.role is not Role.UNKNOWN:
             return None
         record = item.record
-        for other in self._scan.of_role(Role.HANDLED):
-            gap = other.position - record.last
+        handlers = self._scan.of_role(Role.HANDLED)
+        first = bisect_right(handlers, record.last, key=lambda other: other.position)
+        for index in range(first, len(handlers)):
+            other = handlers[index]
+            if other.position - record.last > _HANDLED_WITHIN:
+                return None
             same_writer = record.rank is None or other.record.rank in (None, record.rank)
-            if 0 < gap <= _HANDLED_WITHIN and same_writer and _HANDLER.search(other.record.text):
+            if same_writer and _HANDLER.search(other.record.text):
                 return other
         return None
 

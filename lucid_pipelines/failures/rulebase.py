@@ -13,10 +13,10 @@ from typing import Any, cast
 
 from lucid_pipelines.domain.errors import InputError, did_you_mean
 from lucid_pipelines.failures.literals import DigitBlind, blind_to_digits, branches
+from lucid_pipelines.failures.memo import Memo
 from lucid_pipelines.failures.vocabulary import Category, Component, Ending, Restart, Role
 
 MAX_MATCHED_CHARS = 4096
-_MEMO_LIMIT = 20_000
 _FLAGS = re.IGNORECASE | re.MULTILINE
 _VOLATILE = re.compile(
     r"\d(?:(?<=0)x[0-9a-fA-F]+|\d*(?:\.\d+){2,3}|\d:\d\d:\d\d\S*|(?<=<\d)\d*(?=>)|(?<=[Rr]ank \d)\d*|(?<=rank\d)\d*"
@@ -198,8 +198,8 @@ class RuleBase:
     version: str
     rules: tuple[Rule, ...]
     families: Mapping[str, Family]
-    _memo: dict[str, tuple[Rule, ...]] = field(default_factory=dict)
-    _forms: dict[str, _Form] = field(default_factory=dict)
+    _memo: Memo[str, tuple[Rule, ...]] = field(default_factory=Memo)
+    _forms: Memo[str, _Form] = field(default_factory=Memo)
     _index: _LiteralIndex = field(init=False)
 
     def __post_init__(self) -> None:
@@ -236,18 +236,14 @@ class RuleBase:
         found = self._memo.get(key)
         if found is None:
             found = self._search(text, form, {int(i) for i in told.split(",") if i})
-            if len(self._memo) >= _MEMO_LIMIT:
-                self._memo.clear()
-            self._memo[key] = found
+            self._memo.put(key, found)
         return key, found
 
     def _form(self, masked: str) -> _Form:
         form = self._forms.get(masked)
         if form is None:
             form = self._index.form(masked)
-            if len(self._forms) >= _MEMO_LIMIT:
-                self._forms.clear()
-            self._forms[masked] = form
+            self._forms.put(masked, form)
         return form
 
     def _search(self, text: str, form: _Form, hits: set[int]) -> tuple[Rule, ...]:

@@ -6,10 +6,11 @@ import itertools
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 
 from lucid_pipelines.failures.allocator import memory_held_by_others
+from lucid_pipelines.failures.memo import Memo
 from lucid_pipelines.failures.progress import ProgressIndex
 from lucid_pipelines.failures.records import Record, RecordKind, line_record
 from lucid_pipelines.failures.stems import is_hot
@@ -21,6 +22,7 @@ from lucid_pipelines.logs import Labels, LogLine, RawLine, normalise
 _LOST_WINDOW = 400
 _HOT_BYTES = 16_384
 _MEMO_LIMIT = 50_000
+_MAX_KEPT_BYTES = 64 << 20
 _MAX_RECORDS = 50_000
 _MAX_LOUD = 2_000_000
 _MAX_ECHO_NUMBERS = 10_000
@@ -77,6 +79,7 @@ class Scan:
     undecodable: int
     echo_numbers: tuple[int, ...] = ()
     onset: tuple[Record, ...] = ()
+    _of_roles: dict[tuple[Role, ...], tuple[Judged, ...]] = field(default_factory=dict, compare=False, repr=False)
 
     def quiet_between(self, first: int, last: int) -> int:
         """How many ordinary lines stand between two places."""
@@ -92,7 +95,10 @@ class Scan:
         return max((b - a - 1 for a, b in itertools.pairwise(edges)), default=0)
 
     def of_role(self, *roles: Role) -> tuple[Judged, ...]:
-        return tuple(item for item in self.judged if item.role in roles)
+        found = self._of_roles.get(roles)
+        if found is None:
+            found = self._of_roles[roles] = tuple(item for item in self.judged if item.role in roles)
+        return found
 
 
 def scan(raws: Iterable[RawLine], labels: Labels, judge: Judge, *, begins_at_start: bool = True) -> Scan:
@@ -115,7 +121,8 @@ class _Scanner:
         self._ordinary: set[bytes] = set()
         self._benign: set[bytes] = set()
         self._hot: set[bytes] = set()
-        self._short: dict[bytes, bytes] = {}
+        self._kept_bytes = 0
+        self._short: Memo[bytes, bytes] = Memo()
         self._echoes: set[bytes] = set()
         self._echo_numbers: list[int] = []
         self._forms: Counter[bytes] = Counter()
@@ -184,7 +191,7 @@ class _Scanner:
             return
         if len(shown) == 1 and self._last_is_benign(before):
             self._records.pop()
-            if not wanted and len(alike) <= _HOT_BYTES and len(self._benign) < _MEMO_LIMIT:
+            if not wanted and self._may_keep(alike, self._benign):
                 self._benign.add(alike)
         if ordinary:
             self._progress.add(at, data)
@@ -217,9 +224,7 @@ class _Scanner:
         if short is None:
             short = _ZEROS.sub(b"0", alike)
             if len(alike) <= _HOT_BYTES:
-                if len(self._short) >= _MEMO_LIMIT:
-                    self._short.clear()
-                self._short[alike] = short
+                self._short.put(alike, short)
         return short
 
     def _is_hot(self, data: bytes, masked: bytes) -> bool:
@@ -227,7 +232,7 @@ class _Scanner:
             return True
         hot = is_hot(data)
         # A stem that is there without the digits is there whatever the digits are.
-        if hot and len(masked) <= _HOT_BYTES and len(self._hot) < _MEMO_LIMIT and is_hot(masked):
+        if hot and is_hot(masked) and self._may_keep(masked, self._hot):
             self._hot.add(masked)
         return hot
 
@@ -239,7 +244,7 @@ class _Scanner:
         self._loud.append(at)
 
     def _count_form(self, masked: bytes) -> None:
-        if len(masked) <= _HOT_BYTES and (masked in self._forms or len(self._forms) < _MEMO_LIMIT):
+        if masked in self._forms or self._may_keep(masked, self._forms):
             self._forms[masked] += 1
 
     def _onset_records(self) -> tuple[Record, ...]:
@@ -264,8 +269,15 @@ class _Scanner:
 
     def _remember(self, masked: bytes) -> None:
         """That lines of this form, whatever their numbers, say nothing."""
-        if len(masked) <= _HOT_BYTES and len(self._ordinary) < _MEMO_LIMIT:
+        if masked not in self._ordinary and self._may_keep(masked, self._ordinary):
             self._ordinary.add(masked)
+
+    def _may_keep(self, form: bytes, kept: Collection[bytes]) -> bool:
+        """Whether another form may be remembered; its size is counted."""
+        if len(form) > _HOT_BYTES or len(kept) >= _MEMO_LIMIT or self._kept_bytes + len(form) > _MAX_KEPT_BYTES:
+            return False
+        self._kept_bytes += len(form)
+        return True
 
     def _take_line(self, line: LogLine, at: int, hot: bool) -> bool:
         """Feed one display state; says whether it is ordinary output."""

@@ -7,6 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from lucid_pipelines.failures.memo import Memo
 from lucid_pipelines.failures.records import Record, RecordKind, is_bare_exception
 from lucid_pipelines.failures.rulebase import MAX_MATCHED_CHARS, Family, Rule, RuleBase, stable_key
 from lucid_pipelines.failures.vocabulary import Category, Component, Ending, Restart, Role
@@ -14,7 +15,6 @@ from lucid_pipelines.failures.xid import XidPointsTo, find_xid, load_xids
 
 CLEAN_EXIT = "clean-exit"
 _GENERIC_RULE = "code"
-_MEMO_LIMIT = 20_000
 _LAUNCHER_FILE = re.compile(
     r"torch/distributed/(run|launch|elastic|launcher|argparse_util)|/bin/(torchrun|accelerate|deepspeed|horovodrun|mpirun)"
     r"|accelerate/commands|deepspeed/launcher|horovod/runner|paddle/distributed/launch|multiprocessing/(spawn|popen)"
@@ -139,7 +139,7 @@ class Judge:
     """
 
     rules: RuleBase
-    _memo: dict[tuple[str, bool, frozenset[Condition]], Verdict] = field(default_factory=dict)
+    _memo: Memo[str, Verdict] = field(default_factory=Memo)
 
     def judge(self, record: Record, met: frozenset[Condition] = frozenset()) -> Verdict:
         """The role of a record.
@@ -149,13 +149,12 @@ class Judge:
         """
         if record.kind is RecordKind.TRACEBACK:
             return self._judge_traceback(record, met)
-        key = (self._key(record.text), record.lead.startswith("Exception ignored in"), met)
+        is_ignored = record.lead.startswith("Exception ignored in")
+        key = f"{self._key(record.text)}\n{is_ignored}\n{','.join(sorted(met))}"
         verdict = self._memo.get(key)
         if verdict is None:
             verdict = self._judge_line(record, met)
-            if len(self._memo) >= _MEMO_LIMIT:
-                self._memo.clear()
-            self._memo[key] = verdict
+            self._memo.put(key, verdict)
         return verdict
 
     def is_blind_to_digits(self, record: Record) -> bool:
@@ -320,8 +319,13 @@ def _has_plain_digits(text: str) -> bool:
     return len(text) <= MAX_MATCHED_CHARS and "0x" not in text and "xid" not in text.lower()
 
 
+def without_quoted(text: str) -> str:
+    """The text with empty quotes in place of what stands in quotes."""
+    return _QUOTED.sub("''", text)
+
+
 def _without_values(record: Record, text: str) -> str:
-    return _QUOTED.sub("''", text) if _OF_CODE.search(record.exception_type or "") else text
+    return without_quoted(text) if _OF_CODE.search(record.exception_type or "") else text
 
 
 def _without_citations(text: str) -> str:
