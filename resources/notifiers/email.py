@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import smtplib
+import socket
 import ssl
 from email.message import EmailMessage
 
 from lucid_pipelines.domain.errors import ExternalError, InputError
 from lucid_pipelines.ports import Notice
+from lucid_pipelines.resources.notifiers.deadline import ends_within
 from lucid_pipelines.settings import EmailSettings
 
 _SUBJECT_CHARS = 160
@@ -24,7 +26,7 @@ class EmailNotifier:
     def send(self, notice: Notice, timeout_s: float) -> None:
         chosen = self._chosen
         try:
-            with self._server(timeout_s) as server:
+            with self._server(timeout_s) as server, ends_within(_socket_of(server), timeout_s):
                 if chosen.security == "starttls":
                     server.starttls(context=ssl.create_default_context())
                 if chosen.user is not None and self._password is not None:
@@ -51,3 +53,9 @@ class EmailNotifier:
         facts = "\n".join(f"{name}: {value}" for name, value in notice.facts.items())
         message.set_content(f"{facts}\n\n{notice.text}\n" if facts else f"{notice.text}\n")
         return message
+
+
+def _socket_of(server: smtplib.SMTP) -> socket.socket:
+    if server.sock is None:
+        raise smtplib.SMTPServerDisconnected("the mail server hung up")
+    return server.sock

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import http.client
 import ipaddress
+import re
 import socket
 import ssl
 from collections.abc import Mapping
 from urllib.parse import SplitResult, urlsplit
 
 from lucid_pipelines.domain.errors import ExternalError, InputError
+from lucid_pipelines.resources.notifiers.deadline import ends_within
 
-_MAX_ANSWER_BYTES = 64 * 1024
+_CARRIERS = tuple(
+    ipaddress.IPv6Network(text) for text in ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")
+)
+_UNSAFE = re.compile(r"[^\x21-\x7e]")
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -28,6 +33,10 @@ def checked_url(url: str) -> SplitResult:
         raise InputError("a hook's URL cannot be read: give http(s)://host/path") from error
     if parts.scheme not in _PORTS or not parts.hostname or parts.username or parts.password or port == 0:
         raise InputError(f"a hook's URL is http(s)://host/path without a user; got {shown(parts)}")
+    if _UNSAFE.search(parts.path + parts.query):
+        raise InputError(
+            f"a hook's URL holds plain characters only, others as %XX; look at what follows {shown(parts)}"
+        )
     return parts
 
 
@@ -47,17 +56,18 @@ def post(parts: SplitResult, body: bytes, headers: Mapping[str, str], timeout_s:
     host = parts.hostname or ""
     port = parts.port or _PORTS[parts.scheme]
     address = _address(host, port, where, allow_private=allow_private)
-    connection = _connection(parts.scheme, host, port, address, timeout_s)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    try:
-        connection.request("POST", path, body, {"Content-Type": "application/json", **headers})
-        answer = connection.getresponse()
-        answer.read(_MAX_ANSWER_BYTES)
-        status = answer.status
-    except (OSError, http.client.HTTPException) as error:
-        raise ExternalError(f"the hook at {where} cannot be reached: {type(error).__name__}") from error
-    finally:
-        connection.close()
+    dialled = _dialled(address, port, timeout_s, host)
+    with ends_within(dialled, timeout_s):
+        connection = _connection(parts.scheme, host, port, dialled, timeout_s)
+        try:
+            connection.request("POST", path, body, {"Content-Type": "application/json", **headers})
+            # What the receiver has to say beyond its status is of no use: it is not read.
+            status = connection.getresponse().status
+        except (OSError, http.client.HTTPException) as error:
+            raise ExternalError(f"the hook at {where} cannot be reached: {type(error).__name__}") from error
+        finally:
+            connection.close()
     if 200 <= status < 300:
         return
     if status >= 500 or status in (408, 425, 429):
@@ -79,17 +89,37 @@ def _address(host: str, port: int, where: str, *, allow_private: bool) -> str:
 
 
 def _is_public(address: str) -> bool:
+    """Whether an address is one of the open Internet, and so is the IPv4 address that it may carry inside."""
     parsed = ipaddress.ip_address(address.partition("%")[0])
-    mapped = getattr(parsed, "ipv4_mapped", None)
-    return (mapped or parsed).is_global and not (mapped or parsed).is_multicast
+    if not parsed.is_global or parsed.is_multicast:
+        # A mapped address is as public as the one inside.
+        mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+        return mapped is not None and _is_public(str(mapped))
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return True
+    if parsed.is_site_local:
+        return False
+    return all(inside.is_global and not inside.is_multicast for inside in _carried(parsed))
 
 
-def _connection(scheme: str, host: str, port: int, address: str, timeout_s: float) -> http.client.HTTPConnection:
-    """A connection to ``address`` that speaks to ``host``: certificate and Host header are the name's."""
+def _carried(address: ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
+    """The IPv4 addresses to which gateways on the way may pass what is sent to an IPv6 address.
+
+    RFC 4291 (mapped, compatible), 2765 (translated), 3056 (6to4), 4380 (Teredo), 6052 (NAT64).
+    """
+    found = [inside for inside in (address.ipv4_mapped, address.sixtofour, *(address.teredo or ())) if inside]
+    if any(address in network for network in _CARRIERS):
+        found.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
+    return found
+
+
+def _connection(
+    scheme: str, host: str, port: int, dialled: socket.socket, timeout_s: float
+) -> http.client.HTTPConnection:
+    """A connection over a socket that speaks to ``host``: certificate and Host header are the name's."""
     if scheme == "https":
         context = ssl.create_default_context()
         secure = http.client.HTTPSConnection(host, port, timeout=timeout_s, context=context)
-        dialled = _dialled(address, port, timeout_s, host)
         try:
             secure.sock = context.wrap_socket(dialled, server_hostname=host)
         except OSError as error:  # among them a certificate that does not hold
@@ -99,7 +129,7 @@ def _connection(scheme: str, host: str, port: int, address: str, timeout_s: floa
             ) from error
         return secure
     plain = http.client.HTTPConnection(host, port, timeout=timeout_s)
-    plain.sock = _dialled(address, port, timeout_s, host)
+    plain.sock = dialled
     return plain
 
 

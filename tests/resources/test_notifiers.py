@@ -7,6 +7,7 @@ import hmac
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -175,3 +176,102 @@ def test_everything_is_off_by_default_and_a_missing_secret_is_told(monkeypatch: 
         monkeypatch.setenv("CHAT_URL", url)
         chat.send(NOTICE, 5.0)
     assert len(seen) == 1 and missing_secrets(chosen) == []
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "[64:ff9b::a00:8]",
+        "[2002:a00:8::1]",
+        "[::10.0.0.8]",
+        "[::ffff:0:10.0.0.8]",
+        "[fec0::1]",
+        "[ff02::1]",
+        "[fe80::1%25eth0]",
+        "0.0.0.0",
+        "2130706433",
+        "0x7f.1",
+        "127.1",
+        "100.64.0.1",
+    ],
+)
+def test_an_address_of_our_own_network_is_refused_in_every_disguise(host: str) -> None:
+    with pytest.raises((InputError, ExternalError)) as raised:
+        WebhookNotifier(f"http://{host}/x").send(NOTICE, 1.0)
+    assert "own network" in str(raised.value) or "has no address" in str(raised.value)
+
+
+def test_a_name_is_resolved_once_and_its_checked_address_is_dialled(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [[(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("93.184.216.34", 80))],
+               [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 80))]]  # fmt: skip
+    dialled: list[tuple[str, int]] = []
+
+    def dial(address: tuple[str, int], timeout: float) -> socket.socket:
+        dialled.append(address)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **options: answers.pop(0))
+    monkeypatch.setattr(socket, "create_connection", dial)
+    with pytest.raises(ExternalError):
+        WebhookNotifier("http://rebinds.example.com/x").send(NOTICE, 1.0)
+    assert dialled == [("93.184.216.34", 80)]
+    assert len(answers) == 1
+
+
+@contextmanager
+def dripping(first: bytes, drop: bytes) -> Iterator[int]:
+    """A server that never stops sending, one piece every fifth of a second."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    over = threading.Event()
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            try:
+                connection.sendall(first)
+                while not over.wait(0.2):
+                    connection.sendall(drop)
+            except OSError:
+                return
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        over.set()
+        thread.join()
+        listener.close()
+
+
+@pytest.mark.parametrize(
+    ("first", "drop"),
+    [(b"", b"H"), (b"HTTP/1.1 200 OK\r\n", b"X-A: b\r\n"), (b"HTTP/1.1 200 OK\r\nX-Long: ", b"y")],
+    ids=["status", "headers", "one header"],
+)
+def test_an_answer_that_drips_is_cut_off_in_time(first: bytes, drop: bytes) -> None:
+    began = time.monotonic()
+    with dripping(first, drop) as port, pytest.raises(ExternalError):
+        WebhookNotifier(f"http://127.0.0.1:{port}/", allow_private=True).send(NOTICE, 1.0)
+    assert time.monotonic() - began < 4.0
+
+
+def test_a_body_without_end_is_not_waited_for() -> None:
+    began = time.monotonic()
+    with dripping(b"HTTP/1.1 200 OK\r\nContent-Length: 999999999\r\n\r\n", b"z") as port:
+        WebhookNotifier(f"http://127.0.0.1:{port}/", allow_private=True).send(NOTICE, 5.0)
+    assert time.monotonic() - began < 3.0
+
+
+def test_a_mail_server_that_drips_is_cut_off_in_time() -> None:
+    began = time.monotonic()
+    chosen = EmailSettings(host="127.0.0.1", security="none", to=("a@example.com",), sender="b@example.com")
+    with dripping(b"220 here\r\n", b"250-more\r\n") as port, pytest.raises(ExternalError):
+        EmailNotifier(chosen.model_copy(update={"port": port})).send(NOTICE, 1.0)
+    assert time.monotonic() - began < 4.0
+
+
+@pytest.mark.parametrize("path", ["/a b", "/é", "/x\x7f", "/?q=ä"])
+def test_a_url_with_other_characters_is_refused_at_once(path: str) -> None:
+    with pytest.raises(InputError, match="plain characters"):
+        WebhookNotifier(f"http://example.com{path}")
