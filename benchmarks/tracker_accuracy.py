@@ -1,4 +1,4 @@
-"""How right the tracker is: public labelled logs by framework, classes of labelled lines, seven generated sets.
+"""How right the tracker is: public labelled logs by framework, labelled lines, seven generated sets, mixtures.
 
 ``python -m benchmarks.tracker_accuracy [--data ../shared/data] [--json]``
 
@@ -14,10 +14,12 @@ import argparse
 import gzip
 import json
 import os
+import random
 import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +37,12 @@ from tests.support_tracker.formats_late import LATE
 from tests.support_tracker.formats_more import MORE
 from tests.support_tracker.formats_rare import RARE
 from tests.support_tracker.formats_wild import WILD
+from tests.support_tracker.nothing import NOTHING
+from tests.support_tracker.nothing_more import MORE_NOTHING
 from tests.support_tracker.write import write
-from tests.tracker.test_formats import faults, track
+from tests.tracker.test_formats import LIMITS, faults, track
+
+assert set(MORE_NOTHING) < set(NOTHING)
 
 
 def main() -> int:
@@ -44,7 +50,12 @@ def main() -> int:
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("LUCID_DATA", "../shared/data")))
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    claims = [*public(options.data / "logs"), *classes(options.data / "logs" / "lines.jsonl"), *generated()]
+    claims = [
+        *public(options.data / "logs"),
+        *classes(options.data / "logs" / "lines.jsonl"),
+        *generated(),
+        *mixtures(),
+    ]
     return report(claims, as_json=options.json)
 
 
@@ -98,6 +109,37 @@ def generated() -> list[Claim]:
     later = {form.name for forms in sets.values() for form in forms}
     sets["in use"] = [form for form in FORMATS if form.name not in later]
     return [claim for name, forms in sets.items() for claim in _set(name, forms)]
+
+
+def mixtures(seed: int = 1, each: int = 6) -> list[Claim]:
+    """Trainings between whose lines another program prints: each kind of log without training, with a few formats."""
+    rng = random.Random(seed)
+    known = [form for form in FORMATS if form.name not in LIMITS]
+    right = wrong = logs = 0
+    for writer in NOTHING.values():
+        foreign = writer(random.Random(5), 300)
+        for form in rng.sample(known, each):
+            written = write(form, seed=9, reports=110)
+            found, false = faults(form, written, track(_mixed(written.data, foreign, blockwise=form.redraw)))
+            logs, right, wrong = logs + 1, right + (not found), wrong + false
+    return [
+        Claim("trainings mixed with another program: logs entirely right", right / logs, at_least=0.95, samples=logs),
+        Claim("trainings mixed with another program: wrong values", wrong / (3 * logs), at_most=0.02, samples=3 * logs),
+        Claim("logs without training: with a value", _inventions() / len(NOTHING), at_most=0.0, samples=len(NOTHING)),
+    ]
+
+
+def _mixed(data: bytes, foreign: Sequence[str], *, blockwise: bool) -> bytes:
+    """Line by line; what redraws its line is put between two blocks of the other."""
+    own = data.decode().split("\n")
+    if blockwise:
+        return "\n".join([*foreign[:150], *own, *foreign[150:160]]).encode()
+    pairs = zip_longest(own, foreign[: len(own)])
+    return "\n".join(line for pair in pairs for line in pair if line is not None).encode()
+
+
+def _inventions() -> int:
+    return sum(not track("\n".join(w(random.Random(4), 300)).encode() + b"\n").is_missing for w in NOTHING.values())
 
 
 def _set(name: str, forms: Sequence[Format]) -> list[Claim]:

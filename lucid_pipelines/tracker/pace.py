@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
-from statistics import median
+from dataclasses import replace
 
+from lucid_pipelines.tracker.clock_pace import pace_by_clock
 from lucid_pipelines.tracker.counters import Counter
 from lucid_pipelines.tracker.groups import Column, Group, Series, gather_series
 from lucid_pipelines.tracker.meaning import Role
+from lucid_pipelines.tracker.pace_types import Pace, PaceSource
 from lucid_pipelines.tracker.steady import MIN_RECORDS, STEADY_STEPS, Steady, granularity, steady_mean
 from lucid_pipelines.tracker.ticks import Tick, behaviour
-from lucid_pipelines.tracker.timeline import Interval, clock_intervals, elapsed_intervals, typical_stride
+from lucid_pipelines.tracker.timeline import typical_stride
 
 MAX_RECORDS = 50
 AGREEMENT = 1.3
@@ -24,43 +24,8 @@ USELESS_SHARE = 0.3
 LONGEST_UNITLESS_S = 300.0
 LONGEST_STEP_S = 1e7
 """Four months: no step takes longer."""
-_ENOUGH_INTERVALS = 6
 _STEADY_CLOCK = 3
 MAX_CLOCK_SPREAD = 0.4
-
-
-class PaceSource(StrEnum):
-    """Where the seconds per step come from."""
-
-    PRINTED = "printed"
-    RATE = "rate"
-    CLOCK = "timestamps"
-    ELAPSED = "elapsed"
-    THROUGHPUT = "throughput"
-    REMAINING = "remaining"
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """Seconds per step over the steady window.
-
-    Attributes:
-        seconds: the mean.
-        source: what it was computed from.
-        steady: spread and counts.
-        column: the number that gave it, ``None`` for clocks.
-        corroborated: whether a second, independent source agrees.
-        disputed: whether one contradicts.
-        unit: ``step``, or ``epoch`` where ``seconds`` is what an epoch takes.
-    """
-
-    seconds: float
-    source: PaceSource
-    steady: Steady
-    column: Column | None
-    corroborated: bool = False
-    disputed: bool = False
-    unit: str = "step"
 
 
 def find_pace(counter: Counter, groups: Sequence[Group], span_s: Callable[[], float | None]) -> Pace | None:
@@ -83,7 +48,7 @@ def _find_pace(counter: Counter, groups: Sequence[Group], span_s: Callable[[], f
     amount = min(MAX_RECORDS, max(MIN_RECORDS, math.ceil(STEADY_STEPS / stride)))
     ticks = counter.ticks[-4 * MAX_RECORDS :]
     related = related_series(counter, groups)
-    clock = _from_clock(ticks, related, amount)
+    clock = pace_by_clock(ticks, related, amount)
     eta = _from_remaining(ticks, related)
     rate = _from_rate(related, amount)
     best, best_trust = None, 0.0
@@ -245,66 +210,6 @@ def _steps_covered(series: Series, seconds: float, stride: float, witness: Pace 
     field = series.column.field
     is_fine = field.unit == "ms" and not field.name and not field.aside
     return 1.0 if series.role is Role.STEP_TIME or series.meaning.weight > 0.5 or is_fine else None
-
-
-def _from_clock(ticks: Sequence[Tick], related: Sequence[Series], amount: int) -> Pace | None:
-    best = _from_intervals(clock_intervals(ticks), amount, PaceSource.CLOCK, None)
-    if best is not None:
-        return best
-    if not any(tick.record.time for tick in ticks[-2:]):
-        dated = next((s for s in related if s.beside and s.newest.time is not None), None)
-        if dated is not None:
-            best = _from_intervals(clock_intervals(ticks, dated), amount, PaceSource.CLOCK, None)
-    if best is not None:
-        return best
-    for series in related:
-        known = series.meaning
-        is_plain = series.column.field.name.lower() in ("time", "total time", "time elapsed")
-        is_elapsed = known.role is Role.ELAPSED or (known.role is Role.TIME and (known.scale_s is not None or is_plain))
-        if not is_elapsed:
-            continue
-        moves = behaviour(series.values)
-        if moves.ups < 2 or moves.breaks > moves.ups // 5:
-            continue
-        intervals = elapsed_intervals(ticks, series, known.scale_s or _scale_of_date(series.values[-1]))
-        found = _from_intervals(intervals, amount, PaceSource.ELAPSED, series.column)
-        if found is not None:
-            return found
-    return None
-
-
-def _scale_of_date(value: float) -> float:
-    """Factor to seconds of an elapsed time or a date as a number: dates in ms, µs and ns give themselves away."""
-    return next((factor for least, factor in ((1.4e18, 1e-9), (1.4e15, 1e-6), (1.4e12, 1e-3)) if value >= least), 1.0)
-
-
-def _from_intervals(
-    intervals: Sequence[Interval], amount: int, source: PaceSource, column: Column | None
-) -> Pace | None:
-    recent = _newest(intervals, amount)
-    if not recent or sum(i.seconds for i in recent) <= 0:
-        return None
-    steady = steady_mean([i.seconds / i.steps for i in recent], [i.steps for i in recent])
-    if steady is None or steady.mean <= 0:
-        return None
-    return Pace(steady.mean, source, steady, column)
-
-
-def _newest(intervals: Sequence[Interval], amount: int) -> list[Interval]:
-    """The newest intervals: as many as cover the steady window, at least three, at most ``amount``."""
-    chosen: list[Interval] = []
-    steps = 0.0
-    for interval in reversed(intervals):
-        if interval.steps <= 0:
-            continue
-        if len(chosen) >= amount or (steps >= STEADY_STEPS and len(chosen) >= min(amount, _ENOUGH_INTERVALS)):
-            break
-        if len(chosen) >= 3 and interval.steps > 3 * median([i.steps for i in chosen]):
-            # Readings further back have gaps (most of them fell out of the window): pauses hide in them.
-            break
-        chosen.append(interval)
-        steps += interval.steps
-    return chosen[::-1]
 
 
 def _from_rate(related: Sequence[Series], amount: int) -> Pace | None:
