@@ -1,5 +1,7 @@
 """Held jobs of the cluster's own scheduler: a sensor that looks for new ones, and the job that takes them in."""
 
+import hashlib
+
 from dagster import (
     DefaultSensorStatus,
     OpExecutionContext,
@@ -16,6 +18,8 @@ from lucid_pipelines.control.adopting import adopt, new_held_jobs
 from lucid_pipelines.domain.errors import ExternalError
 from lucid_pipelines.resources.lucid import LucidResource, open_once
 from lucid_pipelines.sensors.console import LOGGERS
+
+TRY_AGAIN_S = 300
 
 
 @op(description="Take in the held jobs that bear the site's tag; in mode shadow, record which ones.")
@@ -44,10 +48,14 @@ def adoption_job() -> None:
 )
 def adoption_sensor(context: SensorEvaluationContext) -> RunRequest | SkipReason:
     """The one sensor that looks beyond our own rows: users submit to somebody else here."""
+    system = open_once()
     try:
-        held = new_held_jobs(open_once())
+        held = new_held_jobs(system)
     except ExternalError as error:
         return SkipReason(str(error))
     if not held:
         return SkipReason("no held job waits for us")
-    return RunRequest(run_key="+".join(sorted(job.key for job in held))[:500])
+    # The same jobs again after a while, or in another mode: the run before may have failed, or only looked.
+    names = hashlib.sha256("+".join(sorted(job.key for job in held)).encode()).hexdigest()[:16]
+    turn = int(system.clock.now().timestamp() // TRY_AGAIN_S)
+    return RunRequest(run_key=f"{system.settings.modes.adopt.value}-{names}-{turn}")

@@ -33,6 +33,12 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
     assert (settings.modes.restart, settings.modes.isolate) == (Mode.LIVE, Mode.APPROVE)
 
 
+def test_off_without_quotes_is_off_though_yaml_reads_it_as_false(tmp_path: Path) -> None:
+    write(tmp_path, "modes: {adopt: off, restart: 'off', isolate: live}\n")
+    modes = load_settings(tmp_path, environ={}).modes
+    assert (modes.adopt, modes.restart, modes.isolate) == (Mode.OFF, Mode.OFF, Mode.LIVE)
+
+
 def test_a_file_beside_the_home_folder_is_found(tmp_path: Path) -> None:
     write(tmp_path, "dagster: {port: 4000}\n")
     assert load_settings(tmp_path / ".lucid", environ={}).dagster.port == 4000

@@ -13,7 +13,7 @@ from lucid_pipelines.cli.output import job_json, one_line, seconds
 from lucid_pipelines.control.picture import Picture
 from lucid_pipelines.control.sampling import is_in_use
 from lucid_pipelines.control.start_times import StartPrediction
-from lucid_pipelines.domain.cluster import Node
+from lucid_pipelines.domain.cluster import Gpu, GpuSample, Node
 from lucid_pipelines.domain.job import Job
 from lucid_pipelines.domain.states import JobState
 
@@ -134,6 +134,11 @@ def _who(row: dict[str, Any], gpu: dict[str, Any]) -> Text | str:
     return Text("in use by somebody else", style="red") if gpu["in_use_by_others"] else "free"
 
 
+def _is_others(node: Node, gpu: Gpu, sample: GpuSample | None) -> bool:
+    """Whether somebody else has it: by the word of the cluster's own scheduler, or because it is in use."""
+    return gpu.index in node.taken_gpu_indices or (not gpu.is_virtual and is_in_use(sample, gpu.memory_mib))
+
+
 def _node_row(node: Node, picture: Picture) -> dict[str, Any]:
     jobs_on: dict[int, list[str]] = {}
     for item in picture.queue.active:
@@ -154,7 +159,7 @@ def _node_row(node: Node, picture: Picture) -> dict[str, Any]:
                 "jobs": jobs,
                 "gpu_util_pct": sample.gpu_util_pct if sample else None,
                 "memory_used_mib": sample.memory_used_mib if sample else None,
-                "in_use_by_others": not jobs and not gpu.is_virtual and is_in_use(sample, gpu.memory_mib),
+                "in_use_by_others": not jobs and _is_others(node, gpu, sample),
             }
         )
     lent_by = next((loan.from_vc for loan in picture.loans if loan.node == node.name), None)
@@ -164,7 +169,7 @@ def _node_row(node: Node, picture: Picture) -> dict[str, Any]:
         "lent_by": lent_by,
         "condition": node.condition.value,
         "gpus": node.gpu_count,
-        "gpus_free": sum(1 for gpu in gpus if not gpu["jobs"]),
+        "gpus_free": sum(1 for gpu in gpus if not gpu["jobs"] and not gpu["in_use_by_others"]),
         "isolated": [
             {"gpu": reason.gpu_index, "owner": reason.owner, "reason": reason.reason, "deadline": reason.deadline}
             for reason in picture.queue.isolated

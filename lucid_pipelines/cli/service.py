@@ -25,7 +25,10 @@ _INTERRUPTED_EXIT = 130
 def up(
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return as soon as the service is ready.")] = False,
     port: Annotated[int | None, typer.Option("--port", "-p", min=1, max=65535, help="Port of the UI.")] = None,
-    no_demo: Annotated[bool, typer.Option("--no-demo", help="Submit no demonstration.")] = False,
+    demo: Annotated[
+        bool | None,
+        typer.Option("--demo/--no-demo", help="Submit the demonstration; default: only where cluster.kind is local."),
+    ] = None,
     as_json: AsJson = False,
     home: Home = None,
 ) -> None:
@@ -39,7 +42,7 @@ def up(
         errors.print("interrupted: everything that was started is stopped again")
         raise typer.Exit(_INTERRUPTED_EXIT) from None
     jobs: list[Job] = []
-    if not no_demo:
+    if settings.cluster.kind == "local" if demo is None else demo:  # a site's own machines are for its own jobs
         try:
             jobs = _demonstrate(settings, follow=not detach, quiet=as_json)
         except KeyboardInterrupt:

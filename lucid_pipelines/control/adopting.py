@@ -17,6 +17,7 @@ from lucid_pipelines.domain.job import JobSpec
 from lucid_pipelines.domain.states import Mode
 from lucid_pipelines.ports import HeldJob
 from lucid_pipelines.snapshots import SnapshotLimits
+from lucid_pipelines.store import ActionState
 
 _log = logging.getLogger(__name__)
 ADOPTED = "adopted"
@@ -33,7 +34,12 @@ def new_held_jobs(system: System) -> Sequence[HeldJob]:
     if not held:
         return ()
     known = {dict(job.spec.labels).get(ADOPTED) for job in system.store.jobs.find(limit=None)}
-    seen = {action.target for action in system.store.actions.find(kind=ADOPT, limit=10_000)}
+    is_live = system.settings.modes.adopt is Mode.LIVE  # then what was only proposed before waits no longer
+    seen = {
+        action.target
+        for action in system.store.actions.find(kind=ADOPT, limit=10_000)
+        if not is_live or action.state is ActionState.REJECTED
+    }
     return [job for job in held if job.key not in known | seen]
 
 

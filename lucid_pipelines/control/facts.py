@@ -299,14 +299,14 @@ def _measured_speed(pair: Pair, job_id: str) -> float | None:
 
 
 def _unusable(inventory: Inventory, queue: QueueView, dirty: Collection[GpuKey]) -> dict[str, frozenset[int]]:
-    """Isolated GPUs, dirty ones, and slots without a running job."""
+    """Isolated GPUs, those of others, dirty ones, and slots without a running job."""
     found: dict[str, set[int]] = {}
     gpus_of = {node.name: [gpu.index for gpu in node.gpus] for node in inventory.nodes} if queue.isolated else {}
     for reason in queue.isolated:
         all_gpus = gpus_of.get(reason.node, [])
         found.setdefault(reason.node, set()).update(all_gpus if reason.gpu_index is None else [reason.gpu_index])
     for node in inventory.nodes:
-        if node.isolations:
+        if node.isolations or node.taken_gpu_indices:
             found.setdefault(node.name, set()).update(node.isolated_gpu_indices | node.taken_gpu_indices)
     ownerless = {slot.attempt_id for slot in queue.slots} - {item.attempt.attempt_id for item in queue.active}
     for slot in queue.slots if ownerless else ():

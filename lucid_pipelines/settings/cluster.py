@@ -59,7 +59,7 @@ class AdoptSettings(Section):
 class SlurmSettings(Section):
     """How jobs are handed to Slurm; nodes and GPUs are read from Slurm itself."""
 
-    conf: Path | None = Field(default=None, description="slurm.conf; default: Slurm's own.")
+    conf: Path | None = Field(default=None, description="slurm.conf; default: SLURM_CONF, else Slurm's own.")
     bin_dir: Path | None = Field(default=None, description="Where sbatch lies; default: the PATH.")
     partitions: tuple[str, ...] = Field(default=(), description="Whose nodes we place on; each is a VC. Empty: all.")
     account: str | None = None

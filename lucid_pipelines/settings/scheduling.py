@@ -96,6 +96,11 @@ class ModesSettings(Section):
     unpack: Mode = Field(default=Mode.SHADOW, description="Split a pair that runs slowly or unsteadily.")
     lend: Mode = Field(default=Mode.SHADOW, description="Let idle nodes profile while many jobs wait for it.")
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _yaml_reads_off_as_false(cls, value: object) -> object:
+        return Mode.OFF if value is False else value
+
     @field_validator("advise", "skip_profiling")
     @classmethod
     def _nobody_is_asked(cls, mode: Mode) -> Mode:

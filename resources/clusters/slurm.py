@@ -23,7 +23,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from lucid_pipelines.domain.cluster import Gpu, GpuSample, Inventory, Isolation, Node, NodeCondition
+from lucid_pipelines.domain.cluster import Gpu, GpuSample, Inventory, Isolation, Node, NodeCondition, Placement
 from lucid_pipelines.domain.errors import ExternalError, InputError, NotFoundError, UnreachableError
 from lucid_pipelines.domain.job import Profile
 from lucid_pipelines.ports import (
@@ -53,6 +53,7 @@ from lucid_pipelines.resources.clusters.slurm_drains import SlurmDrains
 from lucid_pipelines.resources.clusters.slurm_gres import (
     NodeGpus,
     asked_gpus,
+    beside,
     gres_request,
     held_indices,
     node_gpus,
@@ -148,6 +149,7 @@ class SlurmCluster:
         self._jobs: tuple[float, list[SlurmJob]] | None = None
         self._nodes: tuple[float, dict[str, SlurmNode]] | None = None
         self._started: dict[str, datetime] = {}
+        self._placements: dict[str, Placement] = {}
         self._unsettled: dict[str, datetime] = {}
         try:
             self._layout.create()
@@ -180,7 +182,8 @@ class SlurmCluster:
         now = self._now()
         jobs, nodes = self._fresh_jobs(FRESH_S), self._fresh_nodes()
         strangers = [job for job in jobs if job.nodes and not is_over(job) and not self._is_ours(job)]
-        return Inventory(tuple(self._node(node, strangers, now) for node in nodes.values()), now)
+        ours = self._placed_gpus() if any(not node_gpus(node.gres).can_pin for node in nodes.values()) else {}
+        return Inventory(tuple(self._node(node, strangers, ours, now) for node in nodes.values()), now)
 
     def launch(self, request: LaunchRequest) -> LaunchResult:
         """Submit the attempt once, whoever else tries at the same time or died on the way."""
@@ -719,13 +722,32 @@ class SlurmCluster:
         vc = next((name for name in node.partitions if name in self._slurm.partitions), None)
         return LocalNode(node.name, gpus, vc or (node.partitions[0] if node.partitions else "default"), node.cpus)
 
-    def _node(self, node: SlurmNode, strangers: Sequence[SlurmJob], now: datetime) -> Node:
+    def _placed_gpus(self) -> dict[str, set[int]]:
+        """GPUs of every node that living attempts were placed on, by our own numbers."""
+        ours: dict[str, set[int]] = {}
+        try:
+            live = self._layout.live_ids()
+        except OSError as error:
+            raise ExternalError(f"the cluster's folder cannot be read: {error}") from error
+        self._placements = {one: placement for one, placement in self._placements.items() if one in set(live)}
+        for attempt_id in live:
+            with suppress(OSError, ValueError):
+                if attempt_id not in self._placements:
+                    self._placements[attempt_id] = placement_of(self._layout.attempts / attempt_id)
+                for share in self._placements[attempt_id].shares:
+                    ours.setdefault(share.node, set()).update(share.gpu_indices)
+        return ours
+
+    def _node(
+        self, node: SlurmNode, strangers: Sequence[SlurmJob], ours: Mapping[str, set[int]], now: datetime
+    ) -> Node:
         local = self._local_node(node)
         layout = node_gpus(node.gres)
         taken: set[int] = set()
         for job in strangers:
             if node.name in job.nodes:
                 taken |= _held(layout, job, node.name)
+        taken = beside(layout, taken, ours.get(node.name, set()))
         isolations: tuple[Isolation, ...] = self._drains.of(node)
         found = Node(
             node.name,

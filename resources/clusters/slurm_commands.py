@@ -23,7 +23,7 @@ class SlurmCommands:
     """Runs them.
 
     Attributes:
-        conf: the site's slurm.conf; ``None`` = Slurm's own default.
+        conf: the site's slurm.conf; ``None`` = ``SLURM_CONF`` in our environment, else Slurm's own default.
         folder: where the commands lie; ``None`` = the PATH.
         env: what every submitted job's environment begins with.
     """
@@ -113,8 +113,9 @@ class SlurmCommands:
         program = str(self.folder / name) if self.folder is not None else shutil.which(name, path=_path()) or name
         env = {**self.env, **(more_env or {})}
         env.setdefault("PATH", _path())
-        if self.conf is not None:
-            env["SLURM_CONF"] = str(self.conf)
+        conf = self.conf or os.environ.get("SLURM_CONF")
+        if conf:
+            env["SLURM_CONF"] = str(conf)
         try:
             done = subprocess.run(
                 [program, *arguments],
@@ -142,6 +143,8 @@ class SlurmCommands:
                 raise UnreachableError(f"Slurm's {who} does not answer: {said}")
             if name == "sbatch" and any(word in said.lower() for word in _NEVER):
                 raise InputError(f"Slurm refuses the job: {said}")
+            if "Could not establish a configuration source" in said:
+                said = f"it finds no slurm.conf; name it under cluster.slurm.conf, or in SLURM_CONF: {said}"
             raise ExternalError(f"Slurm's {name} failed: {said}")
         return done.stdout
 

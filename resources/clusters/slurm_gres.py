@@ -80,6 +80,17 @@ def held_indices(gpus: NodeGpus, detail: str) -> frozenset[int] | None:
     return frozenset(index for index in held if index < len(gpus.types))
 
 
+def beside(gpus: NodeGpus, taken: set[int], ours: set[int]) -> set[int]:
+    """GPUs that others hold, in our numbers: where Slurm chooses, only how many they are has a meaning for us.
+
+    Slurm's number of a GPU that another job holds may be the one by which we call a GPU of ours.
+    """
+    if gpus.can_pin:
+        return taken
+    free = [index for index in range(len(gpus.types)) if index not in taken | ours]
+    return (taken - ours) | set(free[: len(taken & ours)])
+
+
 def asked_gpus(request: str) -> int:
     """How many GPUs a job asks for on a node: ``gres:gpu:2``, ``gres:gpu:g3:1,gres:gpu:g5:1``, ``gres/gpu=4``."""
     return sum(count for kind, _, count in _items(request) if kind == "gpu")

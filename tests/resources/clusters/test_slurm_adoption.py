@@ -104,7 +104,11 @@ def test_in_shadow_it_only_says_what_it_would_take(tmp_path: Path, testbed: Slur
         assert (action.state, action.target.partition("-")[0]) == (ActionState.PROPOSED, held)
         assert client.jobs() == []
     assert state_of(testbed, held) == "PENDING JobHeldUser"
-    testbed.run("scancel", held)
+    with opened(tmp_path, testbed, "live") as client:
+        assert adopt(client.system) == 1, "what was seen in shadow is taken in once it is live"
+        assert adopt(client.system) == 0
+        (job,) = drive(client, all_ended, [taken_in(client, held).job_id], timeout_s=60)
+        assert job.state is JobState.COMPLETED
 
 
 def test_a_job_that_its_user_released_is_left_alone(tmp_path: Path, testbed: SlurmTestbed) -> None:

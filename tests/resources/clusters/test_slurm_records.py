@@ -17,7 +17,7 @@ from lucid_pipelines.domain.job import ExitRecord
 from lucid_pipelines.ports import Sight
 from lucid_pipelines.resources.clusters.slurm_accounting import parse_accounting
 from lucid_pipelines.resources.clusters.slurm_adoption import find_held, held_job
-from lucid_pipelines.resources.clusters.slurm_gres import asked_gpus, gres_request, held_indices, node_gpus
+from lucid_pipelines.resources.clusters.slurm_gres import asked_gpus, beside, gres_request, held_indices, node_gpus
 from lucid_pipelines.resources.clusters.slurm_json import SlurmJob, expand, parse_jobs, parse_nodes
 from lucid_pipelines.resources.clusters.slurm_states import OnDisk, observation
 from lucid_pipelines.resources.clusters.slurm_submissions import CLOCKS_APART_S, KnownJobs, Submission
@@ -111,6 +111,14 @@ def test_what_a_job_holds() -> None:
     assert held_indices(plain, "gpu:a100:3(IDX:0,5-6)") == {0, 5, 6}
     assert held_indices(plain, "gpu:a100:1(IDX:N/A)") is None, "some GPU, nobody says which"
     assert held_indices(plain, "") == frozenset()
+
+
+def test_where_slurm_chooses_the_gpus_of_others_are_counted_beside_ours() -> None:
+    typed, plain = node_gpus("gpu:g0:1,gpu:g1:1,gpu:g2:1"), node_gpus("gpu:a100:4")
+    assert beside(typed, {0, 1}, {1}) == {0, 1}, "there, a number is a GPU"
+    assert beside(plain, {0, 1}, {1, 2}) == {0, 3}
+    assert beside(plain, {0, 1}, set()) == {0, 1}
+    assert beside(plain, {0, 1, 2, 3}, {0}) == {1, 2, 3}, "more than there are cannot be"
 
 
 def job_of(state: str, **changes: Any) -> SlurmJob:
