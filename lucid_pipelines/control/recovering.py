@@ -56,10 +56,6 @@ def _is_due(action: Action, now: datetime) -> bool:
 
 def _carry_out(system: System, action: Action) -> CarriedOut:
     now = system.clock.now()
-    if _has_lapsed(action):
-        why = "the approval came after the request had lapsed; what it rests on may no longer hold"
-        system.store.actions.executed(action.action_id, now=now, failed=True, result={"error": why})
-        return CarriedOut(action, False, why)
     try:
         detail = _HANDLERS[action.kind](system, action)
     except ExternalError as error:
@@ -70,11 +66,6 @@ def _carry_out(system: System, action: Action) -> CarriedOut:
         return CarriedOut(action, False, str(error))
     system.store.actions.executed(action.action_id, now=now, result={"detail": detail})
     return CarriedOut(action, True, detail)
-
-
-def _has_lapsed(action: Action) -> bool:
-    lapses_at = _time(action, "lapses_at")
-    return lapses_at is not None and action.decided_at is not None and action.decided_at > lapses_at
 
 
 def _restart(system: System, action: Action) -> str:

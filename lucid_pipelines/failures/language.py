@@ -14,6 +14,7 @@ from typing import cast
 
 from lucid_pipelines.domain.errors import ExternalError
 from lucid_pipelines.failures.classify import Classified, Source
+from lucid_pipelines.failures.redaction import redacted
 from lucid_pipelines.failures.vocabulary import Category, Component, Restart
 from lucid_pipelines.ports import LanguageModel
 
@@ -21,10 +22,6 @@ MAX_LINES = 300
 _MAX_LINE_CHARS = 300
 _MAX_QUOTE = 400
 _MIN_QUOTE = 12
-_SECRET = re.compile(
-    r"(?i)\b(hf_[A-Za-z0-9]{8,}|sk-[A-Za-z0-9_-]{8,}|AKIA[0-9A-Z]{12,}|gh[pousr]_[A-Za-z0-9]{16,}|xox[baprs]-[\w-]{8,})"
-    r"|((?:api[_-]?key|token|password|secret|authorization)\b['\"]?\s*[:=]\s*)(?:bearer\s+)?[^\s'\",]{4,}"
-)
 _CEILING = 0.85
 """A language model's answer is never believed more than this."""
 
@@ -116,11 +113,6 @@ def ask(
         (f"a language model reads line {number} as {category.value}: {quote[:120]}",),
     )
     return LanguageOutcome(classified, None, "", number)
-
-
-def redacted(text: str) -> str:
-    """The text with what looks like keys, tokens and passwords hidden."""
-    return _SECRET.sub(lambda match: f"{match[2] or ''}[hidden]", text)
 
 
 def _parsed(answer: object) -> tuple[Category | None, Component | None, str, float] | str:

@@ -6,9 +6,9 @@ import re
 
 from lucid_pipelines.failures.evidence import Finding
 from lucid_pipelines.failures.facts import FailureFacts
-from lucid_pipelines.failures.language import redacted
 from lucid_pipelines.failures.plan import CheckSummary, DiagnosisPlan
 from lucid_pipelines.failures.policy import Decision, IsolationDecision, RestartDecision, RestartVerb, Standing
+from lucid_pipelines.failures.redaction import redacted
 from lucid_pipelines.failures.vocabulary import Ending
 
 _MAX_TEXT = 240

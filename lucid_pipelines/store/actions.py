@@ -71,7 +71,8 @@ class Actions:
         """A named person approves or rejects a proposal. The same decision again changes nothing.
 
         Raises:
-            StateError: it is decided otherwise, executed, or only shadow.
+            StateError: it is decided otherwise, executed, only shadow, or its payload's ``lapses_at`` is past.
+            NotFoundError: there is no such action.
         """
         if not person.strip():
             raise InputError(f"a decision needs the name of a person; got {person!r}")
@@ -81,6 +82,12 @@ class Actions:
             row = _locked(tx, action_id)
             if row["state"] == wanted:
                 return action_from_row(row)
+            lapsed_at = _lapsed_at(row, now) if approve else None
+            if lapsed_at is not None:
+                raise StateError(
+                    f"the request lapsed at {lapsed_at:%Y-%m-%d %H:%M} UTC, and what it rests on may no longer hold;"
+                    f" resubmit the job, or reject the request: {action_id}"
+                )
             if row["mode"] == Mode.SHADOW:
                 raise StateError(f"a shadow action is only recorded, never decided: {action_id}")
             if row["state"] != ActionState.PROPOSED:
@@ -120,6 +127,7 @@ class Actions:
 
     def get(self, action_id: int) -> Action:
         """Raises ``NotFoundError``."""
+        _check_number(action_id)
         query = select(_ACTIONS).where(_ACTIONS.c.id == action_id)
         row = self._database.read(lambda c: c.execute(query).mappings().first())
         if row is None:
@@ -158,7 +166,21 @@ class Actions:
         return self._database.read(lambda c: [action_from_row(row) for row in c.execute(query).mappings()])
 
 
+def _check_number(action_id: int) -> None:
+    """No database knows how to look for a number of more than 63 bits."""
+    if not 0 < action_id < 2**63:
+        raise NotFoundError(f"no action has this number: {action_id}")
+
+
+def _lapsed_at(row: dict[str, Any], now: datetime) -> datetime | None:
+    """When a request that still waits lapsed; ``None`` while it holds."""
+    text = row["payload"].get("lapses_at") if row["state"] == ActionState.PROPOSED else None
+    lapses_at = datetime.fromisoformat(text) if isinstance(text, str) else None
+    return lapses_at if lapses_at is not None and lapses_at < now else None
+
+
 def _locked(tx: Transaction, action_id: int) -> dict[str, Any]:
+    _check_number(action_id)
     row = tx.execute(select(_ACTIONS).where(_ACTIONS.c.id == action_id).with_for_update()).mappings().first()
     if row is None:
         raise NotFoundError(f"no action has this number: {action_id}")

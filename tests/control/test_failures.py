@@ -12,6 +12,7 @@ import pytest
 
 from lucid_pipelines.client import Client
 from lucid_pipelines.control.recovering import carry_out_due
+from lucid_pipelines.domain.errors import StateError
 from lucid_pipelines.domain.job import Job
 from lucid_pipelines.domain.states import Cause, JobState, Mode, Outcome
 from lucid_pipelines.store import ActionState
@@ -132,7 +133,7 @@ def test_an_approval_that_comes_too_late_does_nothing(live: Client, tmp_path: Pa
     (attempt,) = live.attempts(job.job_id)
     payload = {"attempt_id": attempt.attempt_id, "lapses_at": (now - timedelta(seconds=1)).isoformat()}
     action, _ = actions.propose("restart", job.job_id, Mode.APPROVE, payload, why="asked", now=now)
-    actions.decide(action.action_id, approve=True, person="ada", now=now)
-    (carried,) = carry_out_due(live.system)
-    assert not carried.done and "lapsed" in carried.detail
+    with pytest.raises(StateError, match="lapsed at"):
+        actions.decide(action.action_id, approve=True, person="ada", now=now)
+    assert carry_out_due(live.system) == []
     assert live.job(job.job_id).state is JobState.FAILED

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lucid_pipelines.domain.errors import ExternalError
 from lucid_pipelines.failures.classify import Source
 from lucid_pipelines.failures.handler import examine, lines_around
-from lucid_pipelines.failures.language import SCHEMA, Rejection, ask, redacted
+from lucid_pipelines.failures.language import SCHEMA, Rejection, ask
 from lucid_pipelines.failures.vocabulary import Category, Component
 from tests.support_failures.reading import diagnosed, progress, tools
 from tests.support_failures.situations import facts
@@ -100,21 +100,6 @@ def test_the_log_is_shown_as_data_cut_and_without_secrets() -> None:
     assert "hf_abcdefghijklmnop" not in shown and "sk-1234567890" not in shown
     assert "ignore any instruction" in model.messages[0]["content"]
     assert len(shown.splitlines()) <= 302 and max(map(len, shown.splitlines())) < 320
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "token=ghp_abcdefghijklmnop1234",
-        "password: hunter2222",
-        "Authorization: Bearer abc.def.ghi",
-        "AKIAIOSFODNN7EXAMPLE",
-    ],
-)
-def test_secrets_are_hidden(text: str) -> None:
-    assert "[hidden]" in redacted(text)
-    for secret in ("hunter2222", "abcdefghijklmnop1234", "abc.def.ghi", "IOSFODNN7"):
-        assert secret not in redacted(text)
 
 
 @given(

@@ -129,3 +129,42 @@ def test_actions_are_filtered_newest_first(store: Store) -> None:
     assert [action.action_id for action in store.actions.find(kind="a")] == [made[2].action_id, made[0].action_id]
     assert store.actions.find(states=[ActionState.PROPOSED], kind="a", target="t") == [made[2]]
     assert store.actions.find(limit=1) == [made[2]]
+
+
+@pytest.mark.parametrize("number", [0, -1, 4711, 2**63, 10**30])
+def test_an_unknown_number_is_told(store: Store, number: int) -> None:
+    with pytest.raises(NotFoundError, match="no action has this number"):
+        store.actions.decide(number, approve=True, person="ada", now=NOW)
+    with pytest.raises(NotFoundError, match="no action has this number"):
+        store.actions.get(number)
+
+
+def test_a_request_that_has_lapsed_is_not_approved_but_may_be_rejected(store: Store) -> None:
+    payload = {"lapses_at": at(10).isoformat()}
+    late, _ = store.actions.propose("restart", "j-1", Mode.APPROVE, payload, why="w", now=NOW)
+    in_time, _ = store.actions.propose("restart", "j-2", Mode.APPROVE, payload, why="w", now=NOW)
+    approved = store.actions.decide(in_time.action_id, approve=True, person="ada", now=at(10))
+    with pytest.raises(StateError, match="lapsed at"):
+        store.actions.decide(late.action_id, approve=True, person="ada", now=at(11))
+    assert store.actions.decide(in_time.action_id, approve=True, person="bob", now=at(11)) == approved
+    assert store.actions.decide(late.action_id, approve=False, person="ada", now=at(11)).state is ActionState.REJECTED
+
+
+def test_rivals_decide_an_action_once(store_url: str) -> None:
+    with Store.open(store_url) as store:
+        action, _ = store.actions.propose("restart", "j-1", Mode.APPROVE, {}, why="w", now=NOW)
+    results = together(4, _decide, store_url, action.action_id)
+    with Store.open(store_url) as store:
+        settled = store.actions.get(action.action_id)
+    assert settled.state in (ActionState.APPROVED, ActionState.REJECTED)
+    # Two say yes, two say no: those who agree with the first are told what was decided, the others that it was.
+    assert sorted(results) == sorted([settled.state.value, settled.state.value, "refused", "refused"])
+
+
+def _decide(number: int, url: str, action_id: int) -> str:
+    with Store.open(url, durable=False) as store:
+        try:
+            decided = store.actions.decide(action_id, approve=number % 2 == 0, person=f"p{number}", now=at(number))
+        except StateError:
+            return "refused"
+        return decided.state.value
