@@ -32,6 +32,7 @@ from lucid_pipelines.simulation import Summary, run_replay, text_table
 from lucid_pipelines.simulation.estimators import HistoryEstimator
 from lucid_pipelines.simulation.options import ReplayEstimator
 from lucid_pipelines.simulation.run import EstimatorMaker
+from lucid_pipelines.traces.files import TraceFile
 from lucid_pipelines.traces.loaded import LoadedTrace
 from lucid_pipelines.traces.loading import load
 from lucid_pipelines.traces.predictions import read_predictions, read_throughput_forecast
@@ -66,7 +67,7 @@ def replay(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per policy and line.")] = False,
 ) -> None:
     """Replay a trace under several policies and compare them."""
-    names = [name.strip() for name in policy.split(",") if name.strip()]
+    names = list(dict.fromkeys(name.strip() for name in policy.split(",") if name.strip()))
     if not names:
         raise InputError(f"name at least one policy of {', '.join(policies.names())}; got {policy!r}")
     for name in names:
@@ -87,6 +88,12 @@ def replay(
             progress=progress,
         )
     _tell_quarantine(loaded)
+    if not loaded.job_count:
+        left_out = ", ".join(f"{reason}: {count}" for reason, count in loaded.deselected.items())
+        raise InputError(
+            f"{loaded.source} has no job to replay: {loaded.rows_read} rows read, "
+            f"{loaded.quarantined_count} in quarantine, left out by the selection: {left_out or 'none'}"
+        )
     summaries = _run(
         loaded, spec or _cluster_of(loaded), names, out, predictions, forecast, pairs, profile_table, scaling, advisor
     )
@@ -148,15 +155,16 @@ def _forecast(path: Path) -> Forecast:
 def _cluster_of(loaded: LoadedTrace) -> ClusterSpec:
     if loaded.cluster is None:
         raise InputError(
-            "the trace does not tell its cluster; give one with --cluster, or let "
-            f"`lucid traces describe --cluster-out` fit one: {loaded.source}"
+            "the trace does not tell its cluster; write a cluster file with its virtual clusters "
+            f"({', '.join(sorted({job.vc for job in loaded.jobs})[:10])}) and name it with --cluster: {loaded.source}"
         )
     return loaded.cluster
 
 
 def _text(path: Path) -> str:
+    TraceFile.of(path)
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"the cluster file cannot be read: {path}: {error}") from error
 

@@ -14,9 +14,11 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.traces.conversion import convert as convert_trace
 from lucid_pipelines.traces.conversion import write_cluster, write_quarantine
 from lucid_pipelines.traces.description import describe as describe_trace
+from lucid_pipelines.traces.files import MEMBER_SEPARATOR
 from lucid_pipelines.traces.files import Progress as ReadProgress
 from lucid_pipelines.traces.generator import DEFAULT_START
 from lucid_pipelines.traces.generator import generate as generate_trace
@@ -80,6 +82,7 @@ def convert(
     as_json: JsonOption = False,
 ) -> None:
     """Write a trace of any supported format in our own."""
+    _refuse_to_overwrite(trace, out, quarantine, cluster_out)
     with late_progress("reading") as progress:
         loaded = load(
             trace,
@@ -161,6 +164,15 @@ def generate(
         written = convert_trace(loaded, out)
     cluster = None if cluster_out is None else write_cluster(loaded, cluster_out)
     _print(_result(loaded, written, cluster), as_json=as_json)
+
+
+def _refuse_to_overwrite(trace: str, *outs: Path | None) -> None:
+    source, given = Path(trace.partition(MEMBER_SEPARATOR)[0]), [out for out in outs if out is not None]
+    for out in given:
+        if out.exists() and source.exists() and out.samefile(source):
+            raise InputError(f"the trace would be replaced by what is made of it; write to another file than {out}")
+    if len({out.absolute() for out in given}) < len(given):
+        raise InputError(f"every output needs a file of its own; got {', '.join(map(str, given))}")
 
 
 def _result(trace: LoadedTrace, out: Path, cluster: Path | None) -> dict[str, Any]:

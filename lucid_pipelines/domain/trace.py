@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,6 +12,9 @@ import yaml
 
 from lucid_pipelines.domain.cluster import Gpu, Node
 from lucid_pipelines.domain.errors import InputError, did_you_mean
+
+MAX_GPUS = 1_000_000
+"""More is a slip of the pen, and would fill the memory."""
 
 
 class TraceState(StrEnum):
@@ -102,7 +106,7 @@ class ClusterSpec:
         try:
             document: object = yaml.safe_load(text)
         except yaml.YAMLError as error:
-            raise InputError(f"the cluster file must be YAML: {error}") from error
+            raise InputError(f"the cluster file must be YAML: {' '.join(str(error).split())}") from error
         return cls.from_mapping(document)
 
     @classmethod
@@ -112,7 +116,10 @@ class ClusterSpec:
         clusters = _mapping(top.get("virtual_clusters"), "virtual_clusters")
         if not clusters:
             raise InputError("a cluster file needs at least one virtual cluster; got none")
-        return cls({name: _groups(name, value) for name, value in clusters.items()})
+        spec = cls({name: _groups(name, value) for name, value in clusters.items()})
+        if spec.gpus > MAX_GPUS:
+            raise InputError(f"a cluster has at most {MAX_GPUS:,} GPUs; got {spec.gpus:,}")
+        return spec
 
     @property
     def gpus(self) -> int:
@@ -176,7 +183,7 @@ def _table(value: object, where: str, known: tuple[str, ...]) -> dict[str, objec
 
 def _mapping(value: object, where: str) -> dict[str, object]:
     if not isinstance(value, dict):
-        raise InputError(f"{where} must be a table of keys and values; got {value!r}")
+        raise InputError(f"{where} must be a table of keys and values; got {reprlib.repr(value)}")
     return {str(key): item for key, item in cast("dict[object, object]", value).items()}
 
 

@@ -57,16 +57,18 @@ def prepare(jobs: Iterable[TraceJob], cluster: ClusterSpec) -> ReplayInput:
     kept: list[TraceJob] = []
     quarantined: list[Quarantined] = []
     seen: set[str] = set()
+    jobs_of_unknown_vcs: Counter[str] = Counter()
     for job in jobs:
         reason = _reason_against(job, empty, seen)
+        if reason == _UNKNOWN_VC:
+            jobs_of_unknown_vcs[job.vc] += 1
         if reason is None:
             kept.append(job)
             seen.add(job.job_id)
         else:
             quarantined.append(Quarantined(job.job_id, reason))
     if not kept:
-        counts = Counter(row.reason for row in quarantined)
-        raise InputError(f"a replay needs at least one job that the cluster can run; set aside: {dict(counts)}")
+        raise InputError(_why_nothing_is_left(quarantined, jobs_of_unknown_vcs, empty))
     kept.sort(key=lambda job: (job.submit_s, crc32(job.job_id.encode())))
     return ReplayInput(tuple(kept), nodes, tuple(quarantined))
 
@@ -78,6 +80,22 @@ def gave_up_s(job: TraceJob) -> float | None:
     if job.end_s is not None:
         return max(job.end_s, job.submit_s)
     return None if job.queue_s is None else job.submit_s + max(job.queue_s, 0.0)
+
+
+def _why_nothing_is_left(quarantined: list[Quarantined], unknown_vcs: Counter[str], known_vcs: Iterable[str]) -> str:
+    if not quarantined:
+        return "a replay needs at least one job; got none"
+    counts = Counter(row.reason for row in quarantined)
+    told = ", ".join(f"{reason}: {count}" for reason, count in counts.most_common())
+    message = f"a replay needs at least one job that the cluster can run; set aside: {told}"
+    if unknown_vcs:
+        theirs, ours = sorted(unknown_vcs)[:_NAMES_TOLD], sorted(known_vcs)[:_NAMES_TOLD]
+        message += f"; jobs are of the virtual clusters {', '.join(theirs)}, the cluster has {', '.join(ours)}"
+    return message
+
+
+_UNKNOWN_VC = "unknown_vc"
+_NAMES_TOLD = 10
 
 
 def _reason_against(job: TraceJob, empty: dict[str, FreeGpus], seen: set[str]) -> str | None:
@@ -92,7 +110,7 @@ def _reason_against(job: TraceJob, empty: dict[str, FreeGpus], seen: set[str]) -
     if job.gpus != int(job.gpus):
         return "fractional_gpus"
     if job.vc not in empty:
-        return "unknown_vc"
+        return _UNKNOWN_VC
     if not can_ever_fit(empty[job.vc], int(job.gpus), job.gpu_type):
         return "does_not_fit_its_vc"
     return None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lucid_pipelines import policies
+from lucid_pipelines.domain.errors import ExternalError
 from lucid_pipelines.domain.trace import ClusterSpec, TraceJob
 from lucid_pipelines.domain.view import Forecast
 from lucid_pipelines.simulation.artifact import replay_artifact
@@ -23,6 +24,7 @@ from lucid_pipelines.simulation.sia_scaling import SiaScaling
 from lucid_pipelines.simulation.summary import Summary, summarise
 from lucid_pipelines.simulation.tables import write_json, write_parquet
 from lucid_pipelines.simulation.workloads import read_profiles
+from lucid_pipelines.whole_files import whole_file, write_whole
 
 ARTIFACT = "lucid:artifact"
 EstimatorMaker = Callable[[str, Sequence[TraceJob], Sequence[TraceJob]], ReplayEstimator]
@@ -72,7 +74,10 @@ def run_replay(
 
     Raises:
         NotFoundError, InputError: an unknown policy or setting, a wrong table, or no job to replay.
+        ExternalError: ``out_dir`` cannot be written to.
     """
+    if out_dir is not None:
+        _make_folder(out_dir)  # before hours of work are done for it
     given_settings = settings or {}
     for name in policy_names:
         policies.get(name, **given_settings.get(name, {}))
@@ -142,10 +147,23 @@ def _filled(
     )
 
 
+def _make_folder(out_dir: Path) -> None:
+    try:
+        out_dir.mkdir(parents=True, exist_ok=True)
+        with whole_file(out_dir / ".writable") as probe:
+            probe.touch()
+        (out_dir / ".writable").unlink()
+    except OSError as error:
+        raise ExternalError(f"the output folder cannot be written to ({error.strerror or error}): {out_dir}") from error
+
+
 def _write(replays: Sequence[Replay], summaries: Sequence[Summary], out_dir: Path, title: str) -> dict[str, Path]:
-    out_dir.mkdir(parents=True, exist_ok=True)
-    jobs_path, attempts_path = write_parquet(replays, out_dir)
+    """Every file whole or not at all: who stops a replay, or runs two into one folder, finds no half of one."""
     summary_path, page_path = out_dir / "summary.jsonl", out_dir / "report.html"
-    write_json(summaries, summary_path)
-    page_path.write_text(html_page(replays, summaries, title), encoding="utf-8")
+    try:
+        jobs_path, attempts_path = write_parquet(replays, out_dir)
+        write_json(summaries, summary_path)
+        write_whole(page_path, html_page(replays, summaries, title))
+    except OSError as error:
+        raise ExternalError(f"the report cannot be written ({error.strerror or error}): {out_dir}") from error
     return {"summary": summary_path, "jobs": jobs_path, "attempts": attempts_path, "report": page_path}

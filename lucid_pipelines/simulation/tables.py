@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from lucid_pipelines.simulation.record import AttemptEnd, Replay
 from lucid_pipelines.simulation.summary import Summary
-from lucid_pipelines.whole_files import whole_file
+from lucid_pipelines.whole_files import whole_file, write_whole
 
 TABLE_COLUMNS: tuple[tuple[str, str], ...] = (
     ("policy", "policy"),
@@ -46,7 +46,7 @@ def text_table(summaries: Sequence[Summary]) -> str:
 
 def write_json(summaries: Sequence[Summary], path: Path) -> None:
     """One JSON object per line and policy."""
-    path.write_text("".join(json.dumps(summary.to_json()) + "\n" for summary in summaries), encoding="utf-8")
+    write_whole(path, "".join(json.dumps(summary.to_json()) + "\n" for summary in summaries))
 
 
 def jobs_table(replay: Replay) -> pa.Table:

@@ -18,6 +18,8 @@ from lucid_pipelines.traces.frames import Bools, Floats, column
 from lucid_pipelines.traces.lines import Rejected
 
 GPU_LIMIT = 100_000
+TIME_LIMIT_S = 1e10
+"""Three centuries: no clock shows more, and no job waits or runs as long."""
 """More GPUs than any cluster has: a damaged cell, not a request."""
 RAW_ROWS_LIMIT = 10_000
 """Rows of the quarantine whose text is kept; the numbers and reasons of all rows are."""
@@ -114,6 +116,7 @@ def check_times(block: CellBlock, columns: Mapping[str, Any]) -> None:
     for name in ("submit_s", "start_s", "end_s"):
         if name in columns:
             block.fault(columns[name] < 0, Reason.NEGATIVE_TIME)
+            block.fault(columns[name] > TIME_LIMIT_S, Reason.BAD_TIME)
     if "start_s" in columns and "end_s" in columns:
         block.fault(columns["end_s"] < columns["start_s"], Reason.END_BEFORE_START)
     if "start_s" in columns:
@@ -121,6 +124,7 @@ def check_times(block: CellBlock, columns: Mapping[str, Any]) -> None:
     for name in ("duration_s", "queue_s"):
         if name in columns:
             block.fault(columns[name] < 0, Reason.NEGATIVE_DURATION)
+            block.fault(columns[name] > TIME_LIMIT_S, Reason.BAD_NUMBER)
     block.fault(gpus == 0, Reason.NO_GPU)
     for name in ("gpus", "submit_s", "duration_s"):
         block.fault(np.isnan(columns[name]), Reason.MISSING_VALUE)

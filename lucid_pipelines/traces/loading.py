@@ -68,6 +68,8 @@ def load(
     left_out: Counter[str] = Counter()
     if start is not None or end is not None:
         bounds = [None if b is None else moment_s(b, zone, has_calendar=has_calendar) for b in (start, end)]
+        if bounds[0] is not None and bounds[1] is not None and bounds[0] >= bounds[1]:
+            raise InputError(f"the window must end after it starts; got {start} to {end}")
         frame = select_window(frame, bounds[0], bounds[1], left_out)
     if vcs is not None:
         frame = select_vcs(frame, vcs, left_out)

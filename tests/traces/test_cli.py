@@ -8,7 +8,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from lucid_pipelines.cli.traces import app
-from lucid_pipelines.domain.errors import InputError
+from lucid_pipelines.domain.errors import ExternalError, InputError
 from lucid_pipelines.domain.trace import ClusterSpec
 from lucid_pipelines.traces import load
 from tests.support_traces.samples import write, write_sample
@@ -82,3 +82,25 @@ def test_errors_are_ours(tmp_path: Path) -> None:
     result = RUNNER.invoke(app, ["describe", str(path), "--format", "helius"])
     assert isinstance(result.exception, InputError)
     assert "did you mean 'helios'" in str(result.exception)
+
+
+def test_a_trace_is_not_replaced_by_what_is_made_of_it(tmp_path: Path) -> None:
+    path = write_sample(tmp_path, "helios")
+    before = path.read_bytes()
+    for more in ([str(path)], [str(tmp_path / "o.csv"), "--quarantine", str(path)]):
+        result = RUNNER.invoke(app, ["convert", str(path), *more])
+        assert isinstance(result.exception, InputError)
+        assert "another file" in str(result.exception)
+    same = RUNNER.invoke(app, ["convert", str(path), str(tmp_path / "o.csv"), "--quarantine", str(tmp_path / "o.csv")])
+    assert "a file of its own" in str(same.exception)
+    assert path.read_bytes() == before
+
+
+def test_tables_that_cannot_be_written_are_told(tmp_path: Path) -> None:
+    path = write_sample(tmp_path, "helios")
+    (tmp_path / "file").touch()
+    result = RUNNER.invoke(
+        app, ["convert", str(path), str(tmp_path / "o.csv"), "--quarantine", str(tmp_path / "file" / "q.csv")]
+    )
+    assert isinstance(result.exception, ExternalError)
+    assert "cannot be written" in str(result.exception)

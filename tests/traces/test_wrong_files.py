@@ -114,6 +114,8 @@ def test_utf_16(tmp_path: Path) -> None:
         ({"duration": "inf"}, "bad_number"),
         ({"duration": "1e999"}, "bad_number"),
         ({"duration": "ten"}, "bad_number"),
+        ({"duration": "1e300"}, "bad_number"),
+        ({"queue": "1e11"}, "bad_number"),
         ({"gpu_num": "-1"}, "bad_gpu_count"),
         ({"gpu_num": "1e9"}, "bad_gpu_count"),
         ({"gpu_num": "0"}, "no_gpu"),
