@@ -413,3 +413,11 @@ def test_a_project_that_calls_itself_self_supervised(tmp_path: Path) -> None:
     }
     assert read(tmp_path, files, "python main.py").value(FieldName.TASK_TYPE) == "self-supervised vision"
     assert read(tmp_path, files, "python evaluate.py").value(FieldName.TASK_TYPE) == "image classification"
+
+
+def test_a_loop_that_may_go_on_from_a_checkpoint_is_counted_from_its_start(tmp_path: Path) -> None:
+    program = TRAINING.replace(
+        "for epoch in range(args.epochs):", "for epoch in range(torch.load('last.pt')['epoch'], args.epoch):"
+    ).replace('"--epochs"', '"--epoch"')
+    found = read(tmp_path, {"train.py": program}, "python train.py")
+    assert (found.value(FieldName.ITERATIONS), found.value(FieldName.ITERATION_TYPE)) == (90, "epochs")

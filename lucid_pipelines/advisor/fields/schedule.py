@@ -373,7 +373,10 @@ def _from_loops(facts: JobFacts) -> list[Candidate]:
         if kind is None or not _trains(event.node) or root_names(event.iterable) & set(ACCUMULATION):
             continue
         bounds = range_bounds(_innermost(event.iterable))
-        if bounds is None or bounds[2] <= 0:
+        if bounds is None:
+            found.extend(_resumable(kind, _innermost(event.iterable)))
+            continue
+        if bounds[2] <= 0:
             continue
         count = len(range(*bounds))
         if count <= 1:
@@ -393,6 +396,17 @@ def _from_loops(facts: JobFacts) -> list[Candidate]:
             formula = start_text if (len(lits) > 1 and lits[0].value not in (0, 1)) or stop is not sources[0] else None
             found.append(Candidate(kind, whole, sources, 0.88, level, True, formula, named or ""))
     return found
+
+
+def _resumable(kind: IterationType, inner: Value) -> list[Candidate]:
+    """``range(start, epochs)`` where the start comes from a checkpoint: a job from the start runs them all."""
+    if not isinstance(inner, Sym) or inner.path != "range" or len(inner.args) != 2:
+        return []
+    start, stop = inner.args
+    root = named_root(stop, {*EPOCHS, *STEPS})
+    if not isinstance(start, Sym) or not isinstance(stop, Lit) or root is None or root.value != stop.value:
+        return []
+    return _as_candidate(kind, stop, 0.8)
 
 
 def _innermost(value: Value) -> Value:
