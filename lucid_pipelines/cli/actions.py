@@ -16,7 +16,7 @@ from lucid_pipelines.store import Action, ActionState
 
 app = typer.Typer(
     name="actions",
-    help="What automations proposed (restart, isolate), and a person's yes or no.",
+    help="What automations proposed (restart, pack, lend, …), and a person's yes or no.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -58,7 +58,8 @@ def reject(number: Number, person: Person = None, as_json: AsJson = False, home:
 def _decide(number: int, person: str | None, as_json: bool, home: Any, *, yes: bool) -> None:
     with open_client(home) as client:
         now = client.system.clock.now()
-        action = client.system.store.actions.decide(number, approve=yes, person=person or current_user(), now=now)
+        name = current_user() if person is None else person
+        action = client.system.store.actions.decide(number, approve=yes, person=name, now=now)
     if as_json:
         print_json(action_json(action))
     else:

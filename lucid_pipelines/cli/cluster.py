@@ -14,6 +14,7 @@ from lucid_pipelines.cli.cluster_tables import node_rows, node_table, pair_rows,
 from lucid_pipelines.cli.options import AsJson, Home, open_client
 from lucid_pipelines.cli.output import console, facts_table, job_json, job_table, one_line, print_json, seconds
 from lucid_pipelines.client import Client
+from lucid_pipelines.control.explaining import packing_mode
 from lucid_pipelines.control.picture import Picture, PoolFacts, take_picture
 from lucid_pipelines.control.plain_words import tell
 from lucid_pipelines.domain.job import Job
@@ -94,7 +95,7 @@ def _shown(client: Client) -> Group:
             "policy": client.system.policy.name,
             "jobs": ", ".join(f"{count} {state.value}" for state, count in counts.items() if count) or "none",
             "modes": ", ".join(f"{name.replace('_', ' ')} {mode.value}" for name, mode in client.system.settings.modes),
-            "sharing": tell(picture.sharing)[1],
+            "sharing": f"{tell(picture.sharing)[1]}; {tell(packing_mode(client.system))[1]}",
             "profiling": _pool_text(picture.pool),
             "lent": ", ".join(f"{loan.node} by {loan.from_vc} to {loan.to_vc}" for loan in picture.loans) or None,
         }

@@ -222,9 +222,7 @@ def _running_facts(found: Explanation) -> dict[str, object]:
 def _start_text(waiting: Waiting, as_of: datetime) -> str:
     start = waiting.predicted_start_at
     if start is None:
-        return "unknown: an estimate is missing"
-    if start <= as_of and waiting.gpus_free < waiting.gpus_needed:
-        return "unknown: what it waits for has run longer than estimated"
+        return "unknown: an estimate is missing, or what it waits for has run longer than estimated"
     text = seconds(max(0.0, (start - as_of).total_seconds()))
     low, high = waiting.start_low_at, waiting.start_high_at
     if low is not None and high is not None:

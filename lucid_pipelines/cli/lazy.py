@@ -88,7 +88,11 @@ COMMANDS: dict[str, LazyCommand] = {
         "service:down",
         "Stop the control plane and the UI. Training jobs go on and are found again by the next `lucid up`.",
     ),
-    "actions": _at(SERVICE, "actions:app", "What automations proposed (restart, isolate), and a person's yes or no."),
+    "actions": _at(
+        SERVICE,
+        "actions:app",
+        "What automations proposed (restart, pack, lend, …), and a person's yes or no.",
+    ),
     "track": _at(TOOLS, "track:track", "Read step, step time and loss out of training logs."),
     "diagnose": _at(TOOLS, "diagnose:diagnose", "Find the first true error of a failed job's log."),
     "advise": _at(TOOLS, "advise:advise", "Say what a job is and how long such jobs ran, from its code."),

@@ -16,7 +16,7 @@ from lucid_pipelines.control.packing import PACK, restraint
 from lucid_pipelines.control.pool import effective_inventory
 from lucid_pipelines.control.start_times import predicted_starts
 from lucid_pipelines.control.system import System
-from lucid_pipelines.domain.decision import Decision, Hold, Pack, Start
+from lucid_pipelines.domain.decision import Decision, Hold, Pack, Reason, Start
 from lucid_pipelines.domain.job import Attempt, Job
 from lucid_pipelines.domain.states import JobState
 from lucid_pipelines.store import ActionState, Event, QueueView
@@ -110,7 +110,10 @@ def _waiting(system: System, job: Job, now: datetime) -> Waiting | None:
                 predicted_start_at=predicted.at,
                 start_low_at=predicted.low_at,
                 start_high_at=predicted.high_at,
-                reasons=(*_proposal(system, job), *(reason.to_json() for reason in decision.reasons)),
+                reasons=(
+                    *_proposal(system, job),
+                    *(told for reason in decision.reasons for told in _with_mode(system, reason)),
+                ),
             )
         if isinstance(decision, Start | Pack) and decision.job_id == job.job_id:
             return Waiting(
@@ -133,6 +136,17 @@ def _proposal(system: System, job: Job) -> tuple[dict[str, object], ...]:
             facts: dict[str, object] = {"rule": "pack_proposed", "action": action.action_id, "mode": action.mode.value}
             return (facts | {"state": action.state.value, "partner_job_id": action.payload.get("partner_job_id")},)
     return ()
+
+
+def packing_mode(system: System) -> dict[str, object]:
+    """What this site makes of pairs, as a reason."""
+    return {"rule": "packing_mode", "mode": system.settings.modes.pack.value}
+
+
+def _with_mode(system: System, reason: Reason) -> list[dict[str, object]]:
+    """Whether jobs may share by the policy's rules says nothing without what the site lets happen."""
+    told = [reason.to_json()]
+    return [*told, packing_mode(system)] if reason.rule == "sharing_mode" else told
 
 
 def _order(decisions: Sequence[Decision], queue: QueueView, vc: str) -> list[str]:

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 from lucid_pipelines.control.pool import owned_nodes, profiler_vc
 from lucid_pipelines.domain.cluster import Inventory, Node
@@ -161,8 +160,9 @@ def queued_job(job: Job, vc: str, memory: FactMemory, *, stays_alone: bool = Fal
         vc=vc,
         gpus=job.spec.gpus,
         submitted_s=submitted_s,
-        # Made of the job alone, so that it stays the same from pass to pass and in a replay.
-        sequence=crc32(job.job_id.encode()),
+        # Made of the job alone, so that it stays the same from pass to pass and in a replay, and in the order of
+        # arrival, as in the simulator: among equals the one that came first goes first, then the smaller id.
+        sequence=round(submitted_s * 1e6),
         user=job.spec.user,
         name=job.spec.name,
         estimate=job.estimate if job.estimate is not None and job.estimate.duration_s is not None else None,

@@ -21,6 +21,12 @@ _RULE_NAMES = {
     "same_user": "they belong to different users",
 }
 """Why a pair is not formed, by the rule that it breaks."""
+_PACKING_MODES = {
+    "off": "no pairs: modes.pack is off",
+    "shadow": "pairs are only recorded, not formed: modes.pack is shadow",
+    "approve": "pairs wait for a person's yes (`lucid actions`): modes.pack is approve",
+    "live": "pairs are formed",
+}
 
 
 def broken_words(rule: str) -> str:
@@ -117,6 +123,7 @@ _WORDS: dict[str, tuple[str, Callable[[Facts], str]]] = {
         ),
     ),
     "sharing_mode": ("sharing now", _mode),
+    "packing_mode": ("on this site", lambda f: _PACKING_MODES.get(str(f.get("mode")), str(f.get("mode")))),
     "no_affine_partner": ("partners", _no_partner),
     "best_candidate": ("nearest partner", _best),
     "affine_pair": ("partner", lambda f: str(f.get("partner_job_id"))),
@@ -126,7 +133,11 @@ _WORDS: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "memory_safe": ("  memory suffices", _memory),
     "split_unstable": (
         "  both steady",
-        lambda f: "its partner is unsteady" if f.get("partner_is_unstable") else "or one of them is to stay alone",
+        lambda f: (
+            "its partner is unsteady"
+            if f.get("partner_is_unstable")
+            else f"{'neither' if f.get('holds') else 'one of them'} is to stay alone"
+        ),
     ),
     "no_distributed": (
         "  on one node",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -19,7 +20,7 @@ class StartPrediction:
     """When a job should start; ``low_at`` to ``high_at`` by the ends of the estimates' intervals.
 
     Fragmentation, pairs, and shorter jobs that come later are not foreseen. Unknown is ``None``: an estimate, or an
-    interval, is missing.
+    interval, is missing, or what it waits for has run longer than estimated.
     """
 
     at: datetime | None
@@ -37,13 +38,19 @@ def predicted_starts(
         nodes: those that work for it.
     """
     expected = _play(queue, order, nodes, now, lambda estimate: estimate.duration_s)
-    early = _play(queue, order, nodes, now, lambda estimate: estimate.low_s)
+    early = _play(queue, order, nodes, now, lambda estimate: estimate.low_s, may_be_over=True)
     late = _play(queue, order, nodes, now, lambda estimate: estimate.high_s)
     return {job_id: StartPrediction(expected[job_id], early[job_id], late[job_id]) for job_id in order}
 
 
 def _play(
-    queue: QueueView, order: Sequence[str], nodes: Collection[Node], now: datetime, duration: Duration
+    queue: QueueView,
+    order: Sequence[str],
+    nodes: Collection[Node],
+    now: datetime,
+    duration: Duration,
+    *,
+    may_be_over: bool = False,
 ) -> dict[str, datetime | None]:
     starts: dict[str, datetime | None] = dict.fromkeys(order)
     by_id = {job.job_id: job for job in queue.waiting}
@@ -56,6 +63,8 @@ def _play(
         remaining_s = _remaining_s(item.job, item.attempt, now, duration)
         if remaining_s is None:
             return starts
+        if remaining_s < 0.0:  # it runs longer than that: when it ends is not known, and nobody is told that it does
+            remaining_s = 0.0 if may_be_over else math.inf
         for key in mine:  # a GPU that two share is free when both have ended
             ends_s[key] = max(ends_s.get(key, 0.0), remaining_s)
     ends = [(end_s, 1) for end_s in ends_s.values()]
@@ -69,6 +78,8 @@ def _play(
             if not ends:
                 return starts
             clock_s, freed = heapq.heappop(ends)
+            if clock_s == math.inf:
+                return starts
             free += freed
         starts[job_id] = now + timedelta(seconds=clock_s)
         took_s = duration(job.estimate) if job.estimate is not None else None
@@ -84,4 +95,4 @@ def _remaining_s(job: Job, attempt: Attempt, now: datetime, duration: Duration) 
     if expected_s is None:
         return None
     begun = attempt.started_at or attempt.placed_at
-    return max(0.0, expected_s - (now - begun).total_seconds())
+    return expected_s - (now - begun).total_seconds()

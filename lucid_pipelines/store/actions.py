@@ -89,7 +89,10 @@ class Actions:
                     f" resubmit the job, or reject the request: {action_id}"
                 )
             if row["mode"] == Mode.SHADOW:
-                raise StateError(f"a shadow action is only recorded, never decided: {action_id}")
+                raise StateError(
+                    f"action {action_id} is only recorded, as long as modes.{row['kind']} is shadow; "
+                    f"nobody decides it: set it to approve"
+                )
             if row["state"] != ActionState.PROPOSED:
                 by = f" by {row['person']}" if row["person"] else ""
                 raise StateError(f"only a proposed action is decided; {action_id} is {row['state']}{by}")

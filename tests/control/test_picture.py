@@ -112,3 +112,31 @@ def test_starts_are_predicted_with_an_interval_and_pairs_free_their_gpus_once(st
     assert start.at == long_started + timedelta(seconds=200)
     assert start.low_at == long_started + timedelta(seconds=150)
     assert start.high_at == short_started + timedelta(seconds=400), "when the last of the two has ended"
+
+
+def test_nobody_is_told_a_start_that_hangs_on_a_job_that_has_outrun_its_estimate(store: Store, tmp_path: Path) -> None:
+    jobs = [ScriptedJob(name, work_s=60.0) for name in ("runs", "next", "after")]
+    session = Session.open(tmp_path, store, (("n1", 1, "train"),), jobs, modes={"pack": "off"})
+    session.submit("runs")
+    session.run_until(lambda: session.job("runs").state is JobState.RUNNING, most=5)
+    now = session.clock.now()
+    store.jobs.annotate(session.ids["runs"], who="t", why="t", now=now, estimate=Estimate(10.0, "test", low_s=5.0))
+    session.submit("next", "after")
+    for _ in range(20):
+        session.run_pass()
+    picture = take_picture(session.system)
+    assert [job.spec.name for job in picture.order] == ["next", "after"]
+    assert [picture.starts[session.ids[name]].at for name in ("next", "after")] == [None, None]
+
+
+def test_among_equals_the_one_that_came_first_goes_first(store: Store, tmp_path: Path) -> None:
+    names = [f"job-{number:02d}" for number in range(12)]
+    jobs = [ScriptedJob(name, work_s=30.0) for name in names]
+    session = Session.open(tmp_path, store, (("n1", 1, "train"),), jobs, modes={"pack": "off"})
+    for name in names:
+        session.submit(name)
+        session.take_in()
+        session.clock.sleep(0.01)
+    for _ in range(2):
+        session.run_pass()
+    assert [job.spec.name for job in take_picture(session.system).order] == names[1:]
