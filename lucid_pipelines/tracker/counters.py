@@ -148,6 +148,8 @@ def _gather(column: Column, groups: Sequence[Group]) -> list[Tick]:
         if other is None or _rank(other) is None or not _akin(other, column):
             continue
         found = _ticks(other)
+        if len(found) > 2 and len({t.step for t in found}) == 1 and high > low:
+            continue  # the same number in the same words again and again is no reading
         if group.evidence < MIN_EVIDENCE and not all(low - reach <= t.step <= high + reach for t in found):
             continue
         ticks += found
@@ -185,7 +187,8 @@ def _split_by_total(ticks: Sequence[Tick]) -> list[list[Tick]]:
     if len(totals) <= 1:
         return [list(ticks)]
     seconds = [tick.total for tick in ticks if tick.total is not None]
-    if len(totals) > max(3, len(ticks) // 3) and behaviour(seconds).counts:
+    shown = len({(tick.step, tick.total) for tick in ticks})
+    if len(totals) > max(3, shown // 3) and behaviour(seconds).counts:
         return [[Tick(t.record, t.total, None) for t in ticks if t.total is not None]]
     return [[tick for tick in ticks if tick.total == total] for total in totals]
 

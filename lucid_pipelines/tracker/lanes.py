@@ -14,7 +14,7 @@ from lucid_pipelines.tracker.window import Record
 MIN_LANE = 3
 """Fewer readings of a process than this show nothing."""
 MAX_LAG_STRIDES = 8.0
-MAX_LAG_SHARE = 0.25
+MAX_LAG_SHARE = 0.5
 """A process is behind by at most this share of what the window covers, else it is not the same count."""
 _WRITER = re.compile(
     r"(?i)\b(?:(?:global|local)[ _]?rank|rank|worker|gpu|cuda|device|proc(?:ess)?(?:[ _](?:id|index))?|node|host"
@@ -26,8 +26,8 @@ _WRITER_CHARS = 200
 def one_lane(ticks: Sequence[Tick]) -> list[Tick]:
     """The readings themselves where they count upward; else those of one process, where each of them counts.
 
-    Where lines name their writers, one writer's readings are taken: the one that printed most, of equal ones the
-    lowest. Where they do not, the readings that are ahead of all before them, if the others are close behind.
+    Where lines name their writers, one writer's readings are taken: the lowest of those that print as much as others.
+    Where they do not, the readings that are ahead of all before them, if the others are close behind.
     """
     if len({tick.step for tick in ticks}) < MIN_LANE:
         return list(ticks)
@@ -59,8 +59,8 @@ def _by_writer(ticks: Sequence[Tick]) -> list[Tick]:
     }
     if 2 * len(counting) <= len(named):
         return []
-    chosen = min(counting, key=lambda writer: (-len(counting[writer]), writer))
-    return counting[chosen]
+    most = max(len(lane) for lane in counting.values())
+    return counting[min(writer for writer, lane in counting.items() if 2 * len(lane) >= most)]
 
 
 def _leaders(ticks: Sequence[Tick]) -> list[Tick]:

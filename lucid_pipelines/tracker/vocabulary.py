@@ -118,7 +118,7 @@ SEARCH = _words(
 """What is counted where each result is another thing's: settings tried out, layers quantised, attempts made."""
 ELSEWHERE = _words(
     "packet packets pkt pkts rx tx rtt jitter drawdown backtest residual residuals dbm insertion claims premium "
-    "request requests quantizing quantize quantized calibrating calibration"
+    "request requests quantizing quantize quantized calibrating calibration warning deprecated"
 )
 """Beside these, what is lost or minimised is no model's."""
 SAMPLING = _words(

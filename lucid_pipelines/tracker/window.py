@@ -29,7 +29,7 @@ from lucid_pipelines.tracker.tables import Header, may_be_row, name_columns, rea
 NEWEST_PER_FORM = 64
 MAX_RECORDS = 3000
 MAX_PIECE_BYTES = 8192
-MAX_HEADER_BYTES = 400
+MAX_HEADER_CHARS = 400
 MAX_LONE_FORMS = 1500
 """Forms seen only once of which the newest are looked at: what reports progress recurs, a dump does not."""
 _ANNOUNCEMENT = re.compile(
@@ -38,7 +38,7 @@ _ANNOUNCEMENT = re.compile(
     rb"|\xe5\xbc\x80\xe5\xa7\x8b\xe8\xae\xad\xe7\xbb\x83",
     re.IGNORECASE,
 )
-_CELL_MARKS = re.compile(rb"[ ,;\t]")
+_CELL_MARKS = re.compile(r"[ ,;\t]")
 _GIANT_LINE_BYTES = 32 * 1024
 _CONTROLS = bytes([*range(1, 7), *range(14, 27), *range(28, 32), 127])
 """Control characters that text does not use: not NUL (holes), bell, blanks, line ends, escape."""
@@ -166,17 +166,18 @@ def build_window(
     headers: list[tuple[int, Header]] = []
     header_of: dict[bytes, Header] = {}
     order = -1
-    first_header, announced = _head_facts(extent.head)
+    first_header, announced = _head_facts(extent.head, labels)
     for piece in _pieces(extent):
         data = piece[3]
         form = form_of(data)
         if form in kept:
             pieces = kept[form]
         else:
-            header = _header(data)
+            own = _own_text(data, labels)
+            header = _header(own)
             if header is not None:
                 header_of[form] = header
-            reports = header is None and (has_numbers(data) if wide else may_report(form, data))
+            reports = header is None and _may_report(own, wide=wide)
             pieces = kept[form] = deque(maxlen=newest_per_form) if reports else None
             announced = announced or _announces([data])
         if pieces is not None:
@@ -223,10 +224,10 @@ def _is_interesting(shape: Shape) -> bool:
 
 
 @lru_cache(maxsize=768)
-def _head_facts(head: bytes) -> tuple[Header | None, bool]:
+def _head_facts(head: bytes, labels: Labels) -> tuple[Header | None, bool]:
     """The last table header in the start of a log, and whether it says that training starts."""
     lines = head.split(b"\n")
-    found = [header for line in lines if (header := _header(line.rstrip(b"\r")))]
+    found = [header for line in lines if (header := _header(_own_text(line.rstrip(b"\r"), labels)))]
     return found[-1] if found else None, _announces(lines)
 
 
@@ -324,10 +325,19 @@ class _Tables:
             yield self._first
 
 
-def _header(data: bytes) -> Header | None:
-    if len(data) > MAX_HEADER_BYTES or b":" in data or b"=" in data or len(_CELL_MARKS.findall(data)) < 2:
-        return None
-    return read_header(data.decode("utf-8", "replace"))
+def _own_text(data: bytes, labels: Labels) -> str:
+    """A line without what carriers put before it."""
+    text = data.decode("utf-8", "replace")
+    return text[split_prefix(text, labels).size :]
+
+
+def _may_report(own: str, *, wide: bool) -> bool:
+    line = own.encode("utf-8", "replace")
+    return has_numbers(line) if wide else may_report(form_of(line), line)
+
+
+def _header(own: str) -> Header | None:
+    return read_header(own) if len(own) <= MAX_HEADER_CHARS and len(_CELL_MARKS.findall(own)) >= 2 else None
 
 
 def _record(piece: _Piece, parser: RecordParser, labels: Labels, tables: _Tables) -> Record:

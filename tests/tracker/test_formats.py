@@ -13,6 +13,7 @@ from lucid_pipelines.logs import Extent
 from lucid_pipelines.tracker.fields import RecordParser
 from lucid_pipelines.tracker.progress import Progress
 from lucid_pipelines.tracker.tracking import HEAD_BYTES, track_extent
+from tests.support_tracker.carriers import CARRIERS
 from tests.support_tracker.formats import FORMATS, Format
 from tests.support_tracker.formats_fresh import FRESH
 from tests.support_tracker.formats_last import LAST
@@ -112,6 +113,23 @@ def test_disturbed_logs(variant: str) -> None:
             misses.append((form.name, found))
     floor = 0.9 if variant == "short" else 0.97
     assert counts["right"] >= floor * counts["logs"], misses
+    assert counts["wrong"] <= 0.02 * 3 * counts["logs"], misses
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CARRIERS)
+def test_carried_logs(name: str) -> None:
+    counts: Counter[str] = Counter()
+    misses: list[object] = []
+    for form in KNOWN[::2]:
+        written = write(form, seed=13, reports=110)
+        found, wrong = faults(form, written, track(CARRIERS[name](written.data, form)))
+        counts["logs"] += 1
+        counts["right"] += not found
+        counts["wrong"] += wrong
+        if found:
+            misses.append((form.name, found))
+    assert counts["right"] >= (0.94 if name == "a task behind" else 0.98) * counts["logs"], misses
     assert counts["wrong"] <= 0.02 * 3 * counts["logs"], misses
 
 
