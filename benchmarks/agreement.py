@@ -12,6 +12,7 @@ the ratio of processor times is claimed, too. Reading files counts on neither si
 from __future__ import annotations
 
 import argparse
+import gc
 import gzip
 import os
 import resource
@@ -100,6 +101,7 @@ def row(data: Path, policy: str, repeats: int = 1, artifact: Path | None = None)
     artifact_cpu_s = None if artifact is None else _artifact_cpu_s(artifact, folder, policy.partition(":")[0])
     times: list[float] = []
     replayed: Replay | None = None
+    gc.collect()  # what reading the files has left behind counts on neither side
     for _ in range(repeats):
         begin = time.process_time()
         replayed = run_replay(

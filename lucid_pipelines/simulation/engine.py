@@ -40,7 +40,7 @@ def replay(given: ReplayInput, policy: Policy, options: ReplayOptions = ReplayOp
     """
     began = time.perf_counter()
     recorder = Recorder(len(given.jobs))
-    with _without_garbage_collection():
+    with without_garbage_collection():
         _replay(given, policy, options, recorder)
     return finish(recorder, policy.name, given, policy.fallbacks, time.perf_counter() - began)
 
@@ -158,7 +158,7 @@ def _pass(
 
 
 @contextmanager
-def _without_garbage_collection() -> Iterator[None]:
+def without_garbage_collection() -> Iterator[None]:
     """A replay makes millions of small objects and few cycles; looking for cycles would take most of its time.
 
     What a replay needs only while it runs must be gone by the end, or the collector looks at all of it once more.

@@ -11,7 +11,7 @@ from lucid_pipelines.domain.errors import ExternalError
 from lucid_pipelines.domain.trace import ClusterSpec, TraceJob
 from lucid_pipelines.domain.view import Forecast
 from lucid_pipelines.simulation.artifact import replay_artifact
-from lucid_pipelines.simulation.engine import replay
+from lucid_pipelines.simulation.engine import replay, without_garbage_collection
 from lucid_pipelines.simulation.estimators import GivenPredictions, HistoryEstimator
 from lucid_pipelines.simulation.forecasting import forecast_from_past
 from lucid_pipelines.simulation.inputs import ReplayInput, prepare
@@ -84,22 +84,20 @@ def run_replay(
     for name in given_settings:
         if name not in policy_names:
             policies.get(name)
-    given = prepare(trace_jobs, cluster)
+    with without_garbage_collection():
+        given = prepare(trace_jobs, cluster)
     if scaling is not None and not options.curves:
         options = replace(options, curves=SiaScaling.read(scaling).curves(given.jobs))
     past = tuple(history)
-    replays = tuple(
-        _replay_one(
-            name,
-            given_settings.get(name, {}),
-            given,
-            _filled(name, options, given, predictions, past, estimator_of, forecast, pair_table, profile_table),
-        )
-        for name in policy_names
-    )
-    summaries = tuple(summarise(replayed) for replayed in replays)
+    replays: list[Replay] = []
+    summaries: list[Summary] = []
+    for name in policy_names:
+        with without_garbage_collection():
+            filled = _filled(name, options, given, predictions, past, estimator_of, forecast, pair_table, profile_table)
+            replays.append(_replay_one(name, given_settings.get(name, {}), given, filled))
+            summaries.append(summarise(replays[-1]))
     files = _write(replays, summaries, out_dir, title) if out_dir is not None else {}
-    return ReplayReport(summaries, replays, files)
+    return ReplayReport(tuple(summaries), tuple(replays), files)
 
 
 def _replay_one(name: str, settings: Mapping[str, object], given: ReplayInput, options: ReplayOptions) -> Replay:
