@@ -566,8 +566,9 @@ class SlurmCluster:
             if job.state in WAITING:
                 self.commands.cancel(job.job_id)
             else:
-                if noted is not None and noted.is_shared and self._fenced_inside(attempt_id, folder):
-                    return 1 + _leftovers(folder)
+                inside = self._fence_inside(attempt_id, folder) if noted is not None and noted.is_shared else None
+                if inside is not None:
+                    return inside
                 self.commands.cancel(job.job_id, "--batch", "--signal=TERM")
                 if self._wait_record(folder, FENCE_GENTLY_S):
                     return 1 + _leftovers(folder)
@@ -604,21 +605,23 @@ class SlurmCluster:
         fencing.record_end(folder, attempt_id, "fenced", detail, None)
         return 0
 
-    def _fenced_inside(self, attempt_id: str, folder: Path) -> bool:
+    def _fence_inside(self, attempt_id: str, folder: Path) -> int | None:
         """Wait until an attempt inside an open allocation has obeyed, or its holder has killed it.
 
-        ``False`` when neither shows in time: then the allocation must end, with all who are in it.
+        Returns how many were found, as ``fence``; ``None`` when neither shows in time: then the allocation must end,
+        with all who are in it.
         """
         deadline = time.monotonic() + max(FENCE_PATIENCE_S, 5 * self._options.sample_interval_s)
         while time.monotonic() < deadline:
             if os.path.lexists(folder / wrapper.EXIT):
-                return True
-            if os.path.lexists(folder / holder.GONE):
+                return 1 + _leftovers(folder)
+            gone = read_record(folder, holder.GONE)
+            if gone is not None:
                 fencing.record_end(folder, attempt_id, "fenced", "its wrapper was gone or was killed", 0)
-                return True
+                return int(gone.get("was_fenced") is True)
             time.sleep(0.05)
         _log.warning("attempt %s does not end; the allocation that it shares is cancelled", attempt_id)
-        return False
+        return None
 
     def _silent(self, names: Sequence[str], started_at: datetime) -> list[str]:
         """Nodes that do not answer Slurm and have not been restarted since."""

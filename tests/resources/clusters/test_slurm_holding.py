@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ import pytest
 
 from lucid_pipelines.domain.cluster import Placement
 from lucid_pipelines.ports import Sight
+from lucid_pipelines.resources.clusters import holder
 from lucid_pipelines.resources.clusters.slurm import SlurmCluster
 from tests.support_clusters.nvml_double import NvmlDouble, gpu_line
 from tests.support_slurm.slurm_cluster import SlurmTestbed, short_folder
@@ -143,3 +145,7 @@ def test_a_job_measures_the_gpus_that_slurm_gave_it_not_those_of_our_numbers(
     profile = harness.wait_end(attempt).profile
     assert profile is not None and profile.memory_peak_mib == 1000.0 * (given + 1)
     harness.slurm.fence(other)
+
+
+def test_the_holder_runs_on_the_oldest_python_that_nodes_may_have() -> None:
+    ast.parse(Path(holder.__file__).read_text(), feature_version=(3, 9))
