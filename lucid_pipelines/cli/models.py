@@ -29,6 +29,7 @@ from lucid_pipelines.control.requests import current_user
 from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.models.artefacts import ModelKind, Registry, describe
 from lucid_pipelines.models.duration.selecting import Teaching
+from lucid_pipelines.models.packing.defaults import default_packing_document
 
 if TYPE_CHECKING:
     from lucid_pipelines.models.updating import Candidate
@@ -40,6 +41,11 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
+_STAND_INS = {
+    ModelKind.PACKING: "the shipped model answers",
+    ModelKind.THROUGHPUT: "the mean of the same time on the days before answers",
+    ModelKind.DURATION: "means of the user's and of similar runs answer",
+}
 KindArgument = Annotated[ModelKind, typer.Argument(help="Which model.", case_sensitive=False)]
 WhoOption = Annotated[str | None, typer.Option("--who", help="Who decides; default the present user.")]
 SvgOption = Annotated[Path | None, typer.Option("--svg", help="Write plots into this folder.")]
@@ -125,7 +131,6 @@ def list_models(
         return
     if not found:
         console.print("no model is kept yet; `lucid models train` makes one")
-        return
     view = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("KIND", "VERSION", "IN SERVICE", "ROWS", "EVALUATION"):
         view.add_column(name, no_wrap=name != "EVALUATION")
@@ -133,7 +138,12 @@ def list_models(
         rows = "" if entry.header is None else f"{entry.header.trained.rows:,}"
         reason = entry.fault or (entry.header.metrics.get("evaluation", {}).get("reason", "") if entry.header else "")
         view.add_row(k.value, entry.version, "yes" if entry.in_service else "", rows, one_line(str(reason)))
-    console.print(view)
+    if found:
+        console.print(view)
+    serving = {k for k, entry in found if entry.in_service}
+    for k, stand_in in _STAND_INS.items():
+        if k not in serving and kind in (None, k):
+            console.print(f"{k.value}: none is in service; {stand_in} until one is promoted")
 
 
 @app.command()
@@ -146,9 +156,14 @@ def show(
     """What a model was learned from, how good it was, and when it was in service; --json has every number."""
     with open_client(home) as client:
         registry = registry_of(client)
-        header = describe(registry.read(kind, version))
+        promoted = registry.in_service(kind)
+        if kind is ModelKind.PACKING and promoted is None and version is None:
+            # What answers is what is shown.
+            header, serving = describe(default_packing_document()), True
+        else:
+            header = describe(registry.read(kind, version))
+            serving = promoted == header.version
         history = [c for c in registry.history(kind) if c.version == header.version]
-        serving = registry.in_service(kind) == header.version
     view = {**header_view(header), "in_service": serving, "changes": [change_view(c) for c in history]}
     if as_json:
         print_json(view)

@@ -70,6 +70,16 @@ def test_a_model_from_a_trace(home: Path, trace: Path) -> None:
     assert told["version"] in lucid("rollback", "duration")
 
 
+def test_without_a_model_it_says_what_answers(home: Path) -> None:
+    told = lucid("list")
+    assert "no model is kept yet" in told
+    assert "packing: none is in service; the shipped model answers until one is promoted" in told
+    assert "duration: none is in service" in told and "duration" not in lucid("list", "packing")
+    shown = " ".join(lucid("show", "packing").split())
+    assert "in service yes" in shown and "RTX" in shown
+    assert "no duration model is in service yet" in refused("show", "duration")
+
+
 def test_a_throughput_model_of_a_quiet_cluster_stays_sane(home: Path, trace: Path) -> None:
     told = json.loads(lucid("train", "throughput", "--trace", str(trace), "--json"))
     worst = max(numbers["mae_jobs"] for numbers in told["evaluation"]["baselines"].values())

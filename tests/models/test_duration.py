@@ -169,10 +169,25 @@ def test_features_of_another_program_are_refused(document: dict[str, Any]) -> No
         DurationModel.from_document(with_evaluation(resealed, {}))
 
 
+def test_it_is_a_model_of_single_features_and_pairs() -> None:
+    """As the paper's GA2M; the pairs are found, and explained like everything else."""
+    assert DurationSettings().fit.interactions == 6
+    model = DurationModel.from_document(
+        train_duration(ROWS, AS_OF, replace(FAST, fit=replace(FAST.fit, interactions=6)))
+    )
+    assert sum(len(term.features) == 2 for term in model.additive.terms) == 6
+    rows = np.zeros((3, len(model.additive.features)))
+    contributions = model.additive.contributions(rows)
+    assert contributions.shape[1] >= len(model.additive.features) + 6 - 1
+    assert np.allclose(model.additive.intercept + contributions.sum(axis=1), model.predict_log(rows))
+
+
 def test_a_monotone_constraint_holds_and_its_cost_is_reported() -> None:
-    settings = replace(FAST, monotone={"gpus": Direction.INCREASING})
+    settings = replace(FAST, fit=replace(FAST.fit, interactions=4), monotone={"gpus": Direction.INCREASING})
     document = train_duration(ROWS, AS_OF, settings)
     model = DurationModel.from_document(document)
+    pairs = [term.features for term in model.additive.terms if len(term.features) == 2]
+    assert len(pairs) == 4 and not any(column("gpus") in pair for pair in pairs)
     term = model.additive.terms[model.additive.term_of("gpus")]
     assert (np.diff(term.scores[:-1]) >= -1e-12).all()
     assert {"before_monotone", "after_monotone"} <= set(document["metrics"])

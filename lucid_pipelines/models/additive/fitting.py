@@ -27,6 +27,7 @@ class FitSettings:
         bags: models that are averaged; their spread is the error band.
         validation_frac: share of the groups that a bag holds back to know when to stop.
         interactions: pairs of feature names, or how many pairs to look for.
+        alone: features that none of the pairs found may hold.
         huber_delta: ``None`` = squared error; else errors beyond this many units of the target count linearly,
             which aims at the median and makes bursts harmless.
         jobs: threads.
@@ -40,6 +41,7 @@ class FitSettings:
     max_rounds: int = 5000
     learning_rate: float = 0.04
     interactions: int | tuple[tuple[str, str], ...] = 0
+    alone: tuple[str, ...] = ()
     huber_delta: float | None = None
     jobs: int = 2
     seed: int = 0
@@ -112,6 +114,7 @@ def fit_additive(
         max_rounds=settings.max_rounds,
         learning_rate=settings.learning_rate,
         interactions=_interactions(settings, position),
+        exclude=_excluded(settings, position),
         objective="rmse" if settings.huber_delta is None else f"pseudo_huber:delta={settings.huber_delta!r}",
         callback=None if progress is None else _reporter(progress, bags.shape[1]),
         n_jobs=settings.jobs,
@@ -196,6 +199,16 @@ def _interactions(settings: FitSettings, position: dict[str, int]) -> int | list
     if isinstance(settings.interactions, int):
         return settings.interactions
     return [(position[first], position[second]) for first, second in settings.interactions]
+
+
+def _excluded(settings: FitSettings, position: dict[str, int]) -> list[tuple[int, int]] | None:
+    pairs = [
+        (min(position[name], other), max(position[name], other))
+        for name in settings.alone
+        for other in position.values()
+        if other != position[name]
+    ]
+    return sorted(set(pairs)) or None
 
 
 def _reporter(progress: ProgressCallback, bags: int) -> Callable[[int, int, bool, float], bool]:

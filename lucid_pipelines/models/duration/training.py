@@ -29,6 +29,7 @@ from lucid_pipelines.models.naming.fitting import fit_buckets
 
 _LARGE, _HUGE = 100_000, 400_000
 _CALIBRATE_ON = 200_000
+_INTERACTIONS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class DurationSettings:
         categories, min_category_rows: how many users and buckets get a term of their own, and from how many rows.
     """
 
-    fit: FitSettings = field(default_factory=FitSettings)
+    fit: FitSettings = field(default_factory=lambda: FitSettings(interactions=_INTERACTIONS))
     teaching: Teaching = Teaching.HELD
     monotone: Mapping[str, Direction] = field(default_factory=dict)
     buckets: BucketSettings = field(default_factory=BucketSettings)
@@ -129,7 +130,7 @@ def fit_duration(
     buckets = lessons.buckets
     matrix, features = _with_categories(lessons, settings)
     intervals, report = _calibrate(lessons, matrix, features, buckets, settings)
-    fit = _scaled(settings.fit, len(matrix))
+    fit = _fit_of(settings, len(matrix))
     additive = fit_additive(
         matrix, lessons.target, features, fit, groups=lessons.blocks, offset=_offset(settings), progress=progress
     )
@@ -205,7 +206,7 @@ def _calibrate(
     if older.sum() < 2 * MIN_ROWS or newer.sum() < MIN_ROWS:
         return None, {}
     learn = np.flatnonzero(older)[-_CALIBRATE_ON:]
-    fit = _scaled(settings.fit, len(learn))
+    fit = _fit_of(settings, len(learn))
     additive = fit_additive(
         matrix[learn],
         lessons.target[learn],
@@ -243,7 +244,12 @@ def _offset(settings: DurationSettings) -> str:
     return "typical" if settings.teaching is Teaching.HELD else "recent"
 
 
-def _scaled(fit: FitSettings, rows: int) -> FitSettings:
-    """Fewer bags for many rows, where one bag already has little variance; smaller leaves for few rows."""
+def _fit_of(settings: DurationSettings, rows: int) -> FitSettings:
+    """Fewer bags for many rows, where one bag already has little variance; smaller leaves for few rows.
+
+    What is to be monotone stands in no pair: the sum of both would still go up and down.
+    """
+    fit = settings.fit
     bags = fit.bags if rows < _LARGE else min(fit.bags, 3 if rows < _HUGE else 2)
-    return replace(fit, bags=bags, min_samples_leaf=max(2, min(fit.min_samples_leaf, rows // 50)))
+    leaf = max(2, min(fit.min_samples_leaf, rows // 50))
+    return replace(fit, bags=bags, min_samples_leaf=leaf, alone=tuple(settings.monotone))
