@@ -11,14 +11,16 @@ import pytest
 
 from lucid_pipelines.control.estimating import models_root
 from lucid_pipelines.control.system import System
-from lucid_pipelines.control.update_steps import Asked, Outcome
+from lucid_pipelines.control.update_steps import CANDIDATE, OUTCOME, Asked, Outcome, day_folder
 from lucid_pipelines.domain.errors import StateError
 from lucid_pipelines.models.artefacts import ModelKind, Registry
+from lucid_pipelines.models.duration.training import DurationSettings, train_duration
 from tests.support_control.pretend import OwnClock
 from tests.support_models.live import add_submissions, engine, open_system
-from tests.support_models.worlds import START, habits, run, seasons
+from tests.support_models.worlds import QUICK, START, habits, run, seasons
 
 ROWS = habits(600)
+FAST = DurationSettings(fit=QUICK, min_category_rows=30)
 DAY_8 = Asked(START + timedelta(days=8))
 DAY_9 = Asked(START + timedelta(days=9))
 D, T, P = ModelKind.DURATION, ModelKind.THROUGHPUT, ModelKind.PACKING
@@ -61,6 +63,39 @@ def test_a_day_is_trained_judged_and_promoted_and_the_next_must_beat_it(world: t
         assert registry.in_service(D) == first.version
         assert "was in service before" in engine(system).promote(D, DAY_9).reason, "the engine undoes no rollback"
         assert len(registry.history(D)) == len(changes) + 1
+
+
+def test_a_person_who_was_quicker_is_not_overruled(
+    world: tuple[System, OwnClock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody promotes between the engine's last look and its own promotion."""
+    system, _ = world
+    system.store.history.add(ROWS)
+    registry = Registry(models_root(system.settings))
+    updates = engine(system)
+    for step in (updates.duration_features, updates.duration_candidate, updates.duration_evaluation):
+        step(DAY_8)
+    by_hand = registry.keep(train_duration(ROWS, DAY_8.begin - timedelta(days=2), FAST, source="by hand"))
+    registry.promote(D, by_hand, who="ada", why="I know better")
+    monkeypatch.setattr(updates, "in_service", lambda kind: None)
+    outcome = updates.promote(D, DAY_8)
+    assert not outcome.done and f"but {by_hand} is in service now" in outcome.reason
+    assert registry.in_service(D) == by_hand
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", "\0", "[" * 99_999])
+def test_a_damaged_step_says_which_file_to_remove(world: tuple[System, OwnClock], content: str) -> None:
+    system, _ = world
+    system.store.history.add(ROWS)
+    updates = engine(system)
+    updates.duration_features(DAY_8)
+    folder = day_folder(updates.registry.root, D, DAY_8)
+    (folder / OUTCOME).write_text(content)
+    with pytest.raises(StateError, match="is damaged; remove it and materialise the day again"):
+        updates.outcome(D, DAY_8)
+    (folder / CANDIDATE).write_text(content)
+    with pytest.raises(StateError):
+        updates.duration_evaluation(DAY_8)
 
 
 def test_a_past_day_is_trained_as_it_was(world: tuple[System, OwnClock], tmp_path: Path) -> None:
