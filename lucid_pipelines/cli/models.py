@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from lucid_pipelines.cli.models_explain import explanation_of_job, explanation_of_model, write_plots
+from lucid_pipelines.cli.models_explain import explanation_of_job, explanation_of_model, require_answers, write_plots
 from lucid_pipelines.cli.models_render import (
     candidate_view,
     change_view,
@@ -212,7 +212,10 @@ def promote(
     """Put a kept model in service. One that the gate kept back needs --force."""
     with open_client(home) as client:
         registry = registry_of(client)
-        evaluation = describe(registry.read(kind, version)).metrics.get("evaluation", {})
+        document = registry.read(kind, version)
+        # A model that no longer gives its golden answers here would be refused when it is asked.
+        require_answers(kind, document)
+        evaluation = describe(document).metrics.get("evaluation", {})
         if not evaluation.get("promote", False) and not force:
             reason = evaluation.get("reason", "it was never evaluated")
             raise InputError(f"the gate did not let {version} pass ({reason}); say --force to promote it all the same")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,20 @@ class JobExplanation:
             "packing_version": self.packing_version,
             "notes": list(self.notes),
         }
+
+
+def require_answers(kind: ModelKind, document: Mapping[str, Any]) -> None:
+    """Load a model as it would be served.
+
+    Raises:
+        ArtefactError: it is damaged, or no longer gives its golden answers.
+    """
+    readers = {
+        ModelKind.PACKING: PackingModel.from_document,
+        ModelKind.THROUGHPUT: ThroughputModel.from_document,
+        ModelKind.DURATION: DurationModel.from_document,
+    }
+    readers[kind](document)
 
 
 def explanation_of_model(registry: Registry, kind: ModelKind, version: str | None) -> ModelExplanation:

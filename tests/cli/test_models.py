@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from lucid_pipelines.cli.main import app
 from lucid_pipelines.domain.errors import InputError, LucidError
+from lucid_pipelines.models.artefacts import Registry, with_evaluation
 from lucid_pipelines.traces.conversion import convert
 from lucid_pipelines.traces.generator import generate
 
@@ -68,6 +71,18 @@ def test_a_model_from_a_trace(home: Path, trace: Path) -> None:
     assert "did not let" in refused("promote", "duration", nothing["version"])
     lucid("promote", "duration", nothing["version"], "--force", "--why", "to see")
     assert told["version"] in lucid("rollback", "duration")
+
+    document = json.loads((home / "home" / "artefacts" / "models" / "duration" / f"{told['version']}.json").read_text())
+    document["goldens"]["outputs"][0] += 0.5
+    other = Registry(home / "home" / "artefacts" / "models").keep(with_evaluation(signed(document), {"promote": True}))
+    assert "no longer gives its golden answers" in refused("promote", "duration", other, "--force")
+
+
+def signed(document: dict[str, Any]) -> dict[str, Any]:
+    """The document with the digest of what it holds now."""
+    body = {key: value for key, value in document.items() if key not in ("version", "digest")}
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return {**document, "digest": hashlib.sha256(text.encode()).hexdigest()}
 
 
 def test_without_a_model_it_says_what_answers(home: Path) -> None:
