@@ -85,6 +85,11 @@ class _Runs:
         self.recent: list[float] = []
         self.newest_ids: list[str] = []
 
+    def tally(self, value: float) -> None:
+        """Count and mean only, for a group that is asked for no more."""
+        self.count += 1
+        self.mean += (value - self.mean) / self.count
+
     def add(self, value: float, at_s: float) -> None:
         self.count += 1
         self.mean += (value - self.mean) / self.count
@@ -174,23 +179,20 @@ class HistoryIndex:
             del outcomes[0]
         value, at_s = math.log1p(duration_s), row.ended_at.timestamp()
         if teaches(row.outcome, self.teaching):
-            groups = [
-                self._all,
-                _group(self._gpus, row.gpus),
-                _group(self._user, row.user),
-                _group(self._user_gpus, key),
-            ]
+            self._all.tally(value)
+            _group(self._gpus, row.gpus).tally(value)
+            _group(self._user, row.user).add(value, at_s)
+            kinds = [_group(self._user_gpus, key)]
             if bucket is not None:
-                groups.append(_group(self._same, (row.user, bucket, row.gpus)))
-                groups.append(_group(self._bucket, (bucket, row.gpus)))
-            for group in groups:
+                kinds.append(_group(self._same, (row.user, bucket, row.gpus)))
+                _group(self._bucket, (bucket, row.gpus)).tally(value)
+            for group in kinds:
                 group.add(value, at_s)
-            for group in (groups[3], *groups[4:5]):
                 group.newest_ids.insert(0, row.job_id)
                 del group.newest_ids[_IDS:]
         if row.outcome is Outcome.COMPLETED:
-            self._all_done.add(value, at_s)
-            _group(self._user_done, row.user).add(value, at_s)
+            self._all_done.tally(value)
+            _group(self._user_done, row.user).tally(value)
             _group(self._same_done, (row.user, None, row.gpus)).add(value, at_s)
             if bucket is not None:
                 _group(self._same_done, (row.user, bucket, row.gpus)).add(value, at_s)
