@@ -7,7 +7,7 @@ mode ``approve`` wait for a named person, live ones are carried out when their t
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -336,13 +336,30 @@ def _propose(system: System, job: Job, attempt: Attempt, conclusion: Conclusion)
     decision, finding = conclusion.decision, conclusion.examination.finding
     restart = decision.restart
     if restart.verb in (RestartVerb.RESTART, RestartVerb.ASK):
-        _propose_restart(system, job, attempt, finding, restart)
+        isolated = [i.suspect for i in decision.isolations if i.verb is IsolationVerb.ISOLATE]
+        at_once = isolated if all(i.standing is Standing.ACT for i in decision.isolations) else []
+        _propose_restart(system, job, attempt, finding, restart, nodes_to_avoid(restart, at_once))
     for isolation in decision.isolations:
         if isolation.verb is IsolationVerb.ISOLATE and isolation.suspect is not None:
             _propose_isolation(system, attempt, finding, isolation, isolation.suspect)
 
 
-def _propose_restart(system: System, job: Job, attempt: Attempt, finding: Finding, restart: RestartDecision) -> None:
+def nodes_to_avoid(restart: RestartDecision, isolated: Collection[Suspect | None]) -> list[str]:
+    """Nodes to keep the job off: of suspects that are whole nodes, and of GPUs that nothing else keeps it off.
+
+    A GPU that is only suspected stays in use for others; the job that it failed does not try it again (R-19).
+    """
+    return sorted({suspect.node for suspect in restart.avoid if suspect.gpu_index is None or suspect not in isolated})
+
+
+def _propose_restart(
+    system: System,
+    job: Job,
+    attempt: Attempt,
+    finding: Finding,
+    restart: RestartDecision,
+    avoid_nodes: list[str],
+) -> None:
     mode = system.settings.modes.restart
     if mode is Mode.OFF:
         return
@@ -357,7 +374,7 @@ def _propose_restart(system: System, job: Job, attempt: Attempt, finding: Findin
             "signature": finding.signature,
             "component": finding.component.value if finding.component else None,
             "category": finding.category.value if finding.category else None,
-            "avoid_nodes": sorted({suspect.node for suspect in restart.avoid if suspect.gpu_index is None}),
+            "avoid_nodes": avoid_nodes,
             "checkpoint": restart.checkpoint.path if restart.checkpoint else None,
             "checkpoint_step": restart.checkpoint.step if restart.checkpoint else None,
             "not_before": restart.not_before.isoformat() if restart.not_before else None,

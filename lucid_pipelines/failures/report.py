@@ -7,7 +7,14 @@ import re
 from lucid_pipelines.failures.evidence import Finding
 from lucid_pipelines.failures.facts import FailureFacts
 from lucid_pipelines.failures.plan import CheckSummary, DiagnosisPlan
-from lucid_pipelines.failures.policy import Decision, IsolationDecision, RestartDecision, RestartVerb, Standing
+from lucid_pipelines.failures.policy import (
+    Decision,
+    IsolationDecision,
+    IsolationVerb,
+    RestartDecision,
+    RestartVerb,
+    Standing,
+)
 from lucid_pipelines.failures.redaction import redacted
 from lucid_pipelines.failures.vocabulary import Ending
 
@@ -143,13 +150,15 @@ def _restart(d: RestartDecision) -> str:
     when = f", not before {d.not_before:%Y-%m-%d %H:%M:%S} UTC" if d.not_before is not None else ""
     place = f", avoiding {', '.join(map(str, d.avoid))}" if d.verb is RestartVerb.RESTART and d.avoid else ""
     source = f", from {d.checkpoint.path}" if d.checkpoint is not None else ""
-    return _plain(f"job: {d.verb.value}, {_STANDING[d.standing]}{when}{source}{place}. {d.rule}")
+    standing = f", {_STANDING[d.standing]}" if d.verb in (RestartVerb.RESTART, RestartVerb.ASK) else ""
+    return _plain(f"job: {d.verb.value}{standing}{when}{source}{place}. {d.rule}")
 
 
 def _isolation(d: IsolationDecision) -> str:
     until = f", to be decided about again by {d.decide_by:%Y-%m-%d %H:%M} UTC" if d.decide_by is not None else ""
     alarm = " **A person should look now.**" if d.is_alarm else ""
-    return _plain(f"{d.suspect or 'no part'}: {d.verb.value}, {_STANDING[d.standing]}{until}. {d.rule}") + alarm
+    standing = f", {_STANDING[d.standing]}" if d.verb is IsolationVerb.ISOLATE else ""
+    return _plain(f"{d.suspect or 'no part'}: {d.verb.value}{standing}{until}. {d.rule}") + alarm
 
 
 def _todo(finding: Finding, decision: Decision | None) -> str:

@@ -138,6 +138,8 @@ def rank_from_path(path: PurePath | str) -> int | None:
     path = PurePath(path)
     if match := _RANK_PATH.search(path.name):
         return int(match[1])
+    if path.parent.parent.name == "attempts":  # our own layout: the number is the attempt's
+        return None
     if path.stem in ("stdout", "stderr", "error", "output", "std_log") and path.parent.name.isdigit():
         return int(path.parent.name)
     return None

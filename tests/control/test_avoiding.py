@@ -6,11 +6,14 @@ import json
 from datetime import UTC, datetime
 
 from lucid_pipelines import policies
+from lucid_pipelines.control.exits import nodes_to_avoid
 from lucid_pipelines.control.facts import FactMemory, queued_job
 from lucid_pipelines.control.recording import queued_from_json, queued_to_json
 from lucid_pipelines.domain.decision import Start
 from lucid_pipelines.domain.job import Job, JobSpec
 from lucid_pipelines.domain.states import JobState
+from lucid_pipelines.failures.evidence import Suspect
+from lucid_pipelines.failures.policy import RestartDecision, RestartVerb, Standing
 from tests.support_policies.views import spec, view_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -28,3 +31,10 @@ def test_the_live_pass_places_a_restarted_job_off_the_node_where_it_failed() -> 
         decisions = policies.get("lucid").decide(view_of(spec(2), [waiting]))
         (start,) = [d for d in decisions if isinstance(d, Start)]
         assert start.placement.node_names == ("a/1",)
+
+
+def test_a_job_is_kept_off_the_node_of_a_gpu_that_nothing_else_keeps_it_off() -> None:
+    bad, worse = Suspect("n1", 3), Suspect("n2")
+    restart = RestartDecision(RestartVerb.RESTART, Standing.ACT, "R14", avoid=(bad, worse))
+    assert nodes_to_avoid(restart, []) == ["n1", "n2"]
+    assert nodes_to_avoid(restart, [bad]) == ["n2"]

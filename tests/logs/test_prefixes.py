@@ -75,6 +75,8 @@ def test_a_counter_before_a_colon_is_no_label() -> None:
         ("logs/rank_3.log", 3),
         ("attempt_0/5/stdout.log", 5),
         ("worker-12.err", 12),
+        ("jobs/j-1/attempts/2/output.log", None),
+        ("jobs/j-1/attempts/2/rank_3.log", 3),
         ("train.log", None),
         ("2024/stderr.log", 2024),
         ("run3/train.log", None),
