@@ -40,8 +40,10 @@ def alone_before(system: System, item: ActiveAttempt, pair: Pair) -> dict[str, A
     window = _kept(system, attempt.attempt_id, pair.formed_at - _LONGEST, pair.formed_at)
     if window.step_time_s is not None and window.steps >= _ENOUGH_STEPS:
         return {"step_time_s": window.step_time_s, "steps": window.steps}
-    here = _told(_progress(system, attempt), attempt, pair.formed_at)
-    if here is not None and here["steps"] >= _ENOUGH_STEPS:
+    # The log tells the steps until now, so the time is counted until now too: with the time until the pair was formed,
+    # a job that had only just begun would seem to have been several times as fast alone.
+    here = _told(_progress(system, attempt), attempt, system.clock.now())
+    if here is not None and here["steps"] >= _ENOUGH_STEPS and "basis" not in here:
         return here
     return _earlier_attempt(system, item) or here
 

@@ -11,6 +11,7 @@ from sqlalchemy import update
 from lucid_pipelines.control.facts import gather
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.errors import InputError, NotFoundError, StateError
+from lucid_pipelines.domain.job import Profile
 from lucid_pipelines.domain.states import JobState, Mode
 from lucid_pipelines.store import ActionState, PairVerdict, Store, tables
 from tests.support_control.live_days import Session
@@ -77,6 +78,20 @@ def test_a_pair_that_slows_down_is_split_and_the_later_job_stays_alone(store: St
     assert [action.state for action in store.actions.find(kind="unpack")] == [ActionState.EXECUTED]
     stops = [run.exit.signal for run in session.cluster.runs.values() if run.exit and run.exit.reason == "stopped"]
     assert stops == [15, 15], "the cancelled one and the split one, both asked to end"
+
+
+def test_a_pair_of_two_that_have_only_just_begun_is_not_split_for_it(store: Store, tmp_path: Path) -> None:
+    """A second alone tells nothing of how fast a job was; steps of the pair's time are none of its time alone."""
+    jobs = [ScriptedJob(name, work_s=90.0, shared=0.93, step_s=0.05) for name in ("one", "two")]
+    session = Session.open(tmp_path, store, ONE_GPU, jobs, packing=QUICK)
+    profile = Profile(30.0, 15.0, 4_000.0, 60.0, 30, "test")
+    for job_id in session.submit("one", "two"):
+        store.jobs.annotate(job_id, who="test", why="told", now=session.clock.now(), profile=profile)
+    session.run_until(lambda: bool(store.pairs.open()), most=5)
+    session.finish()
+    (pair,) = store.pairs.find()
+    assert pair.verdict is not PairVerdict.SPLIT, pair.why
+    assert all(value > 0.8 for value in (pair.measured or {})["speed_frac"].values())
 
 
 def test_a_pair_that_turns_unsteady_is_split_before_the_logs_tell(store: Store, tmp_path: Path) -> None:
