@@ -186,10 +186,10 @@ def _split_by_total(ticks: Sequence[Tick]) -> list[list[Tick]]:
     totals = {tick.total for tick in ticks}
     if len(totals) <= 1:
         return [list(ticks)]
-    seconds = [tick.total for tick in ticks if tick.total is not None]
+    seconds = [Tick(tick.record, tick.total, None) for tick in ticks if tick.total is not None]
     shown = len({(tick.step, tick.total) for tick in ticks})
-    if len(totals) > max(3, shown // 3) and behaviour(seconds).counts:
-        return [[Tick(t.record, t.total, None) for t in ticks if t.total is not None]]
+    if len(totals) > max(3, shown // 3) and _counts(one_lane(seconds)):
+        return [seconds]
     return [[tick for tick in ticks if tick.total == total] for total in totals]
 
 
@@ -269,6 +269,8 @@ def _score(
     values = [tick.step for tick in ticks]
     if not all(0 <= value <= MAX_STEPS for value in values):
         return None
+    if column.role is Role.EPOCH and any(c.meaning.weight >= 0.6 and _varies(c) for c in group.of_role(Role.STEP)):
+        return None  # steps are printed beside the epochs: these are not the steps, whatever those do
     moves = behaviour(values, [tick.total for tick in ticks])
     named = column.role in (Role.STEP, Role.EPOCH)
     can_lean = named or any(field.bar for field in group.shape.fields)
@@ -294,6 +296,10 @@ def _score(
         return rank
     stale = 1.0 if last_order - ticks[-1].record.order > 4 * _span(ticks) + 200 else 0.0
     return rank + min(evidence, MAX_EVIDENCE) + moved + min(1.0, 0.2 * log2(len(ticks))) - stale
+
+
+def _varies(column: Column) -> bool:
+    return column.field.integral and len(set(column.values)) > 1
 
 
 def _reports(group: Group) -> bool:

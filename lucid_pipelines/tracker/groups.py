@@ -80,8 +80,8 @@ class Group:
         for first, second in pairwise(tuple(columns)):
             if first.role is not Role.LOSS or not first.field.integral or len(set(first.values)) < 3:
                 continue
-            if any(b < a for a, b in pairwise(first.values)):
-                continue
+            if first.values[-1] <= first.values[0]:
+                continue  # of several processes one may lag: it need not grow from line to line
             columns[first.index] = replace(first, meaning=Meaning(Role.STEP, 0.6, noun="step"))
             if not (second.field.name or second.field.integral or second.field.aside or second.field.unit):
                 columns[second.index] = replace(second, meaning=first.meaning)
