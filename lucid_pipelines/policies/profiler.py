@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lucid_pipelines.domain.decision import Continue, LendNodes, Reason, Stage, Start, Stop, StopCause
+from lucid_pipelines.domain.decision import PROFILE, Continue, LendNodes, Reason, Start, Stop, StopCause
 from lucid_pipelines.domain.free_gpus import Slots
 from lucid_pipelines.domain.view import ClusterView, QueuedJob, RunningJob, VcView
 from lucid_pipelines.policies.ordered_queue import Key
@@ -53,9 +53,9 @@ class Profiler(QueuePolicy):
         return (name,) if due_s is not None and due_s <= view.now_s else ()
 
     def decide_vc(self, this: Pass) -> None:
-        away = sum(running.job.gpus for running in this.vc.running.values() if running.stage is not Stage.PROFILE)
-        for running in this.vc.running.values():
-            if running.stage is Stage.PROFILE and this.view.now_s >= self._over_s(this.view, this.vc, running):
+        away = sum([running.job.gpus for running in this.vc.running.values() if running.stage is not PROFILE])
+        for over_s, running in self._ends_of_windows_s(this.view, this.vc):
+            if this.view.now_s >= over_s:
                 window_s = self.window_s(this.view, this.vc, running.job)
                 facts = {"ran_s": this.view.now_s - running.started_s, "window_s": window_s}
                 reasons = (Reason("profile_window_over", facts),)
@@ -80,20 +80,26 @@ class Profiler(QueuePolicy):
             }
             reasons = (*self.reasons(this, job), Reason("profile", facts))
         placement = this.vc.free.layout.placement(slots)
-        this.decisions.append(Start(job.job_id, placement, reasons, Stage.PROFILE))
+        this.decisions.append(Start(job.job_id, placement, reasons, PROFILE))
         this.take(job, slots)
 
     def next_pass_s(self, view: ClusterView) -> float | None:
         vc = view.vcs.get(self.rules.profiler_vc or "")
         if vc is None or not vc.running:
             return None
-        profiled = [running for running in vc.running.values() if running.stage is Stage.PROFILE]
-        due_s = min((self._over_s(view, vc, running) for running in profiled), default=None)
+        due_s = min([over_s for over_s, _ in self._ends_of_windows_s(view, vc)], default=None)
         return None if due_s is None else max(due_s, view.now_s)
 
-    def _over_s(self, view: ClusterView, vc: VcView, running: RunningJob) -> float:
-        """When a job's window is over: one sum for all, because a difference may round to the other side."""
-        return running.started_s + self.window_s(view, vc, running.job)
+    def _ends_of_windows_s(self, view: ClusterView, vc: VcView) -> list[tuple[float, RunningJob]]:
+        """When the window of each job that is profiled is over. One sum for all who ask: a difference may round to
+        the other side. Whether there is a burst is found out once, not job by job."""
+        window_s = self.window_s(view, vc)
+        slow_window_s = self.rules.longest_s(long_cold_start=True)
+        return [
+            (running.started_s + (slow_window_s if running.job.long_cold_start else window_s), running)
+            for running in vc.running.values()
+            if running.stage is PROFILE
+        ]
 
     def lending(self, view: ClusterView) -> list[LendNodes]:
         """Borrow an idle node for a long queue, or give an idle one back."""
