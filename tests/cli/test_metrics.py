@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from lucid_pipelines.cli.main import app
+from lucid_pipelines.cli.output import progress_facts
 from lucid_pipelines.domain.job import JobSpec
+from lucid_pipelines.store import Tracked
 from lucid_pipelines.tracker.curves import curve_lines, curve_svg
 from tests.support_control.talking import TalkingWorld, steps
 
@@ -72,3 +75,29 @@ def test_curves_of_any_values_have_their_size(points: list[tuple[float, float]])
     assert len(lines) in (1, 7) and all(len(line) <= 60 for line in lines)
     svg = curve_svg(points, "loss <b>")
     assert svg.startswith("<svg") and svg.endswith("</svg>") and "<b>" not in svg and "nan" not in svg
+
+
+def test_one_look_is_a_number_and_no_empty_curve(home: Path) -> None:
+    world = TalkingWorld(home)
+    attempt = world.start(name="talker")
+    world.write(attempt, steps(1, 60, total=1000))
+    world.look()
+    world.store.close()
+    shown = RUN.invoke(app, ["metrics", "talker", "--home", str(home)]).output
+    assert "one look makes no curve" in shown
+    assert "60 of 1,000 (6%)" in shown
+
+
+def test_of_an_ended_job_nothing_is_left_and_its_epoch_is_told() -> None:
+    told = {
+        "step": 50, "total_steps": 100, "steps_left": None, "epoch": 10.0, "step_unit": "step",
+        "step_time_s": 0.5, "step_time_source": "printed", "step_time_unit": "step",
+        "remaining": {"remaining_s": 60.0, "low_s": 50.0, "high_s": 70.0, "basis": "120 steps left at 0.5 s (printed)"},
+    }  # fmt: skip
+    row = Tracked("a", "j", 1, datetime(2026, 1, 5, tzinfo=UTC), {}, told, {}, ())
+    running, ended = progress_facts(row), progress_facts(row, has_ended=True)
+    assert "between" in str(running["time left"])
+    assert ended["time left"] is None
+    assert running["step"] == "50 of 100, of this epoch or of all"
+    assert running["epoch"] == "10"
+    assert running["time per step"] == "0.5 s (printed)"
