@@ -57,7 +57,10 @@ def _log_of(target: str, home: Path | None) -> tuple[Path, dict[str, Any]]:
     if home is None and not load_settings().home.exists():
         raise InputError(f"give a log file or a job; there is no file {target!r}, and no state folder to find a job in")
     with open_client(home) as client:
-        job = client.job(target)
+        try:
+            job = client.job(target)
+        except NotFoundError as error:
+            raise NotFoundError(f"there is no file {target!r} here, and {error}") from error
         attempt = client.attempt(job.job_id)
         log = local_log(client.system, attempt) if attempt is not None else None
     if attempt is None or log is None or not log.is_file():
