@@ -137,3 +137,25 @@ def test_an_approval_that_comes_too_late_does_nothing(live: Client, tmp_path: Pa
         actions.decide(action.action_id, approve=True, person="ada", now=now)
     assert carry_out_due(live.system) == []
     assert live.job(job.job_id).state is JobState.FAILED
+
+
+@pytest.mark.slow
+def test_an_approved_restart_runs_elsewhere_also_when_no_test_could_tell(tmp_path: Path) -> None:
+    nodes = [{"name": "node-1", "gpus": 4, "vc": "vision"}, {"name": "node-2", "gpus": 4, "vc": "vision"}]
+    cluster = {"gpus": "virtual", "nodes": nodes, "sample_interval_s": 1.0}
+    modes = {"restart": "approve", "isolate": "approve"}
+    source = tmp_path / "source"
+    source.mkdir()
+    text = "[rank1]: RuntimeError: CUDA error: uncorrectable ECC error encountered"
+    (source / "train.py").write_text(f"print('epoch 1 step 10 loss 2.31')\nprint({text!r})\nraise SystemExit(1)\n")
+    with make_client(tmp_path / "home", cluster=cluster, modes=modes, recovery=QUICK_RESTART) as client:
+        job = client.submit([sys.executable, "train.py"], source_dir=source, vc="vision", gpus=2).job
+        drive(client, all_ended, [job.job_id], timeout_s=60)
+        drive(client, lambda jobs: client.system.store.exits.pending() == (0, None), [job.job_id])
+        (action,) = client.system.store.actions.find(states=[ActionState.PROPOSED])
+        now = client.system.clock.now()
+        client.system.store.actions.decide(action.action_id, approve=True, person="ada", now=now)
+        drive(client, lambda jobs: len(client.attempts(job.job_id)) > 1, [job.job_id], timeout_s=60)
+        first, second = client.attempts(job.job_id)
+        assert action.payload["avoid_nodes"] == [first.placement.shares[0].node]
+        assert {share.node for share in first.placement.shares}.isdisjoint(s.node for s in second.placement.shares)
