@@ -225,3 +225,12 @@ def test_a_command_starts_inside_the_code(tmp_path: Path, folder: str) -> None:
     write(tmp_path / "code", {"train.py": TRAINING})
     done = CliRunner().invoke(app, ["advise", "--workdir", folder, str(tmp_path / "code"), "--", *COMMAND])
     assert isinstance(done.exception, InputError)
+
+
+@pytest.mark.parametrize("role", ["setup.cfg", "setup.py", "pyproject.toml", "c.toml", "README.md", "requirements.txt"])
+@pytest.mark.parametrize("text", ["\n", "a.", '"', " ", "a=", "["])
+def test_one_mark_two_million_times_over_costs_no_time(tmp_path: Path, role: str, text: str) -> None:
+    write(tmp_path, {"train.py": TRAINING})
+    (tmp_path / role).write_text(text * (1_900_000 // len(text)), encoding="utf-8")
+    _read(tmp_path, "mytool", "--config", "c.toml")
+    _read(tmp_path, "python", "train.py", "--config", "c.toml")

@@ -15,6 +15,21 @@ _SECTION = re.compile(r"^\s*\[{1,2}\s*([^\]]+?)\s*\]{1,2}")
 _KEY = re.compile(r"^\s*([A-Za-z0-9_.\-\"']+)\s*[=:]")
 
 
+_LONG_KEY = re.compile(r"""(?<![\w"'\-.])(?:[\w"'\-]++[ \t]*+\.[ \t]*+){64}""")
+
+
+def toml_data(text: str) -> dict[str, Any]:
+    """A TOML text as plain data.
+
+    Raises:
+        ValueError: it is malformed, or a key has so many parts that the parser's time would grow with their square.
+        RecursionError: it is too deep.
+    """
+    if _LONG_KEY.search(text) is not None:
+        raise ValueError("a key has more than 64 parts")
+    return tomllib.loads(text)
+
+
 def parse_toml(text: str, file: str, kind: SourceKind = SourceKind.CONFIG) -> Value:
     """The table of a TOML text.
 
@@ -22,8 +37,8 @@ def parse_toml(text: str, file: str, kind: SourceKind = SourceKind.CONFIG) -> Va
         ConfigTextError: malformed.
     """
     try:
-        data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        data = toml_data(text)
+    except (ValueError, RecursionError) as error:
         raise ConfigTextError(f"not TOML: {file}: {error}") from error
     return _located(data, "", _lines(text), file, kind, 0)
 

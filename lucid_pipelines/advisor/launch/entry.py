@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import posixpath
 import re
-import tomllib
 from dataclasses import dataclass
 
+from lucid_pipelines.advisor.configs.flat_text import toml_data
 from lucid_pipelines.advisor.launch.launchers import Launch
 from lucid_pipelines.advisor.source_tree import SKIPPED_FOLDERS, SourceTree
 
@@ -155,7 +155,7 @@ def _by_module(tree: SourceTree, launch: Launch, hint: str | None) -> Entry | No
 
 
 _SETUP_ENTRY = re.compile(r"""["']\s*([\w.\-]+)\s*=\s*([\w.]+)\s*:\s*([\w.]+)\s*["']""")
-_INI_ENTRY = re.compile(r"^\s*([\w.\-]+)\s*=\s*([\w.]+)\s*:\s*([\w.]+)\s*$", re.MULTILINE)
+_INI_ENTRY = re.compile(r"^[ \t]*([\w.\-]+)[ \t]*=[ \t]*([\w.]+)[ \t]*:[ \t]*([\w.]+)[ \t]*$", re.MULTILINE)
 
 
 def _by_command(tree: SourceTree, launch: Launch) -> Entry | None:
@@ -190,8 +190,8 @@ def console_commands(tree: SourceTree) -> dict[str, tuple[str, str]]:
 
 def _project_scripts(text: str) -> dict[str, tuple[str, str]]:
     try:
-        data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError):
+        data = toml_data(text)
+    except (ValueError, RecursionError):
         return {}
     project = data.get("project")
     poetry = data.get("tool", {}).get("poetry", {}) if isinstance(data.get("tool"), dict) else {}
