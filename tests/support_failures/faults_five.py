@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - log lines are as long as the libraries print them
-"""A fifth batch, written and scored before the rules were looked at: more stacks, services, licences, data formats."""
+"""A fifth batch, scored before anything was mended for it: more stacks, services, licences, data formats."""
 
 from __future__ import annotations
 
