@@ -29,7 +29,7 @@ class _Terminal(Console):
     """A console whose width is asked for when it prints; a pipe has none, and 80 columns would cut ids."""
 
     @property
-    def size(self) -> ConsoleDimensions:
+    def size(self) -> ConsoleDimensions:  # pyright: ignore[reportIncompatibleMethodOverride]  (nobody sets it here)
         if self.is_terminal:
             return super().size
         columns = os.environ.get("COLUMNS", "")

@@ -7,8 +7,9 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from io import BufferedReader
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 from rich.console import Console
@@ -64,7 +65,8 @@ def _show(rows: Iterable[tuple[Path, Progress]], *, as_json: bool) -> None:
 
 def _read(file: Path) -> Progress:
     if file == STANDARD_INPUT:
-        return track_blocks(iter(lambda: sys.stdin.buffer.read1(BLOCK_BYTES), b""))
+        stream = cast("BufferedReader", sys.stdin.buffer)
+        return track_blocks(iter(lambda: stream.read1(BLOCK_BYTES), b""))
     refuse_unknown_packing(file)
     return track_file(file)
 

@@ -29,7 +29,7 @@ ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket oom-kill-step o
 propagate reservation resv-ports segment signal sockets-per-node switches thread-spec threads-per-core time-min tmp
 tres-bind tres-per-task uid wait-all-nodes wckey wrap
 """
-_SHORT = dict(word.split("=") for word in _LETTERS.split())
+_SHORT = {letter: name for letter, _, name in (word.partition("=") for word in _LETTERS.split())}
 _FLAGS = frozenset(_WITHOUT_VALUE.split())
 """Options without a value, or whose value can only follow an equals sign."""
 _KNOWN = frozenset(_SHORT.values()) | _FLAGS | frozenset(_WITH_VALUE.split())

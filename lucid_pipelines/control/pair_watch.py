@@ -131,7 +131,7 @@ def _watch(
         "as_of": now.isoformat(),
     }
     verdict, why = conclude(system, pair, seen, logs, now)
-    if verdict is pair.verdict and measured == (pair.measured or {}) | {"as_of": measured["as_of"]}:
+    if verdict is pair.verdict and measured == {**(pair.measured or {}), "as_of": measured["as_of"]}:
         return 0
     after = system.store.pairs.judge(pair.pair_id, verdict, why, measured, now=now)
     if after.verdict is PairVerdict.SPLIT:

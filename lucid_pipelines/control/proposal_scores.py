@@ -98,7 +98,8 @@ def _would_have(system: System, action: Action, job: Job, partner: Job) -> dict[
     fits = None
     if peaks[0] is not None and peaks[1] is not None and size is not None:
         fits = peaks[0] + peaks[1] <= size * (1.0 - system.settings.packing.memory_margin_frac)
-    began = min((a.started_at for a in system.store.attempts.of_job(job.job_id) if _is_after(a, action)), default=None)
+    starts = [attempt.started_at for attempt in system.store.attempts.of_job(job.job_id)]
+    began = min((start for start in starts if start is not None and start >= action.proposed_at), default=None)
     good = None if speeds is None or fits is None else min(speeds) >= STAYS_ABOVE_FRAC and fits
     return {
         "good": good,
@@ -107,10 +108,6 @@ def _would_have(system: System, action: Action, job: Job, partner: Job) -> dict[
         "memory_fits": fits,
         "waited_on_s": None if began is None else (began - action.proposed_at).total_seconds(),
     }
-
-
-def _is_after(attempt: Any, action: Action) -> bool:
-    return attempt.started_at is not None and attempt.started_at >= action.proposed_at
 
 
 def _score_unpack(system: System, action: Action, now: datetime) -> dict[str, Any] | None:

@@ -27,7 +27,7 @@ from lucid_pipelines.placement import (
 )
 from lucid_pipelines.policies.candidates import Candidates
 from lucid_pipelines.policies.estimates import Estimates
-from lucid_pipelines.policies.ordered_queue import Entry
+from lucid_pipelines.policies.ordered_queue import Bucket, Entry
 
 _Search = tuple[int, int, float]
 """A search that found nobody: mark of the candidates, capacity, key of the job."""
@@ -51,7 +51,7 @@ class Binder:
         self._open = enabled_rules(rules, without=(*checked, "avoid_nodes"))
         self._residents: dict[str, dict[str, Resident]] = {}
         self._candidates: dict[str, dict[int, Candidates]] = {}
-        self._hopeless: dict[str, dict[Hashable, _Search]] = {}
+        self._hopeless: dict[str, dict[Bucket, _Search]] = {}
         self._touched: dict[str, dict[str, int]] = {}
         self._newcomers: dict[str, Newcomer] = {}
         self._unstable: dict[str, set[str]] = {}
@@ -106,7 +106,7 @@ class Binder:
         self,
         vc: VcView,
         job: QueuedJob,
-        bucket: Hashable,
+        bucket: Bucket,
         key: float,
         at: Moment,
         fresh: Sequence[Resident] = (),
@@ -144,13 +144,13 @@ class Binder:
         hopeless[bucket] = (candidates.mark, at.capacity, key)
         return None
 
-    def hopeless(self, vc: str, buckets: Mapping[Hashable, Sequence[Entry]], at: Moment) -> list[Hashable]:
+    def hopeless(self, vc: str, buckets: Mapping[Bucket, Sequence[Entry]], at: Moment) -> list[Bucket]:
         """The buckets for whose jobs ``find`` is known to find nobody: it did not the last time, and nothing has
         changed since."""
         searches = self._hopeless.get(vc)
         if not searches:
             return []
-        found: list[Hashable] = []
+        found: list[Bucket] = []
         for bucket, entries in buckets.items():
             last = searches.get(bucket)
             if last is not None and last[1] == at.capacity and entries[0][0][0] >= last[2]:

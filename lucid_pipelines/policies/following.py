@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection
 
 from lucid_pipelines.domain.view import QUEUED, STARTED, WITHDRAWN, Change, ClusterView, QueuedJob
-from lucid_pipelines.policies.ordered_queue import Key, OrderedQueue
+from lucid_pipelines.policies.ordered_queue import Bucket, Key, OrderedQueue
 
 
 class Queues:
@@ -17,7 +17,7 @@ class Queues:
     def __init__(
         self,
         key: Callable[[QueuedJob], Key | None],
-        bucket: Callable[[QueuedJob], Hashable],
+        bucket: Callable[[QueuedJob], Bucket],
         other_change: Callable[[Change], None] | None = None,
         rebuilt: Callable[[ClusterView], None] | None = None,
         entered: Callable[[QueuedJob, Key], None] | None = None,
@@ -62,8 +62,8 @@ class Queues:
                 self._leave(vc, job, True)
                 if self._other_change is not None:
                     self._other_change(change)
-                if decided.get(vc):
-                    decided[vc] -= 1  # pyright: ignore[reportOptionalOperand]  (looked at above)
+                if expected := decided.get(vc):
+                    decided[vc] = expected - 1
                 continue
             if kind is WITHDRAWN and job is not None:
                 self._leave(vc, job, False)

@@ -170,7 +170,7 @@ class Lucid(QueuePolicy):
             if lending:
                 # Everything else is decided once the nodes have moved.
                 self._again = True
-                return lending
+                return [*lending]
             decisions += self._profiler.decide(view)
             # Profiled jobs wait in their virtual clusters once this is carried out.
             self._again = any(isinstance(decision, Stop) for decision in decisions)

@@ -105,7 +105,7 @@ class Sia(ElasticPolicy):
         with _silent_stdout():
             result = milp(
                 costs,
-                constraints=LinearConstraint(matrix, ub=limits),
+                constraints=LinearConstraint(matrix, ub=limits),  # pyright: ignore[reportArgumentType]  (an array may be given)
                 integrality=np.ones(len(costs)),
                 bounds=Bounds(0, 1),
                 # Presolving a program of this size costs more than it saves.

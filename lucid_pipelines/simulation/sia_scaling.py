@@ -19,6 +19,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -193,13 +194,15 @@ def _steps_table(kind: str, table: pd.DataFrame) -> pd.DataFrame:
             num_nodes=[len(text) for text in digits],
         )
     sync_s = table["sync_time"] if "sync_time" in table.columns else 0.0
-    return table.assign(sync_time=sync_s)[["num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time"]]
+    columns = ["num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time"]
+    return table.assign(sync_time=sync_s).reindex(columns=columns)
 
 
 def _add_steps(application: Application, gpu_type: str, table: pd.DataFrame) -> None:
     table = table.assign(several=table["num_nodes"] > 1)
-    for (several, gpus), rows in table.groupby(["several", "num_replicas"]):
-        mean = rows.groupby("local_bsz")[["step_time", "sync_time"]].mean().sort_index()
+    for key, rows in table.groupby(["several", "num_replicas"]):
+        several, gpus = cast("tuple[bool, int]", key)
+        mean = cast("pd.DataFrame", rows.groupby("local_bsz")[["step_time", "sync_time"]].mean()).sort_index()
         steps = Steps(mean.index.to_numpy(float), mean["step_time"].to_numpy(float), mean["sync_time"].to_numpy(float))
         application.steps.setdefault((gpu_type, bool(several)), {})[int(gpus)] = steps
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ def measure(scenario: Scenario, values: Values) -> dict[str, float | None]:
         settings={POLICY: policy_values(values)},
         predictions=predictions,
         history=scenario.history,
-        options=ReplayOptions(scorer=FittedScorer(**scorer_values(values))),
+        options=ReplayOptions(scorer=replace(FittedScorer(), **scorer_values(values))),
     )
     summary, replay = report.summaries[0], report.replays[0]
     return {

@@ -40,7 +40,7 @@ class MemoryIndex:
         if known:
             self.remove(known)
         for name, entry in latest.items():
-            self._entries[name] = IndexEntry(entry.job, checked[name])
+            self._entries[name] = IndexEntry(entry.job, checked[name])  # pyright: ignore[reportArgumentType]  (a list takes 8 times the memory)
             self._append(self._entries[name])
         return len(latest) - len(known)
 

@@ -1,4 +1,4 @@
-"""Lay the packages out as an installed wheel does, by links, for tools that do not follow ``package-dir``.
+"""Lay the packages out as an installed wheel does, for tools that do not follow ``package-dir``.
 
 ``python tests/support_layout/staged.py TARGET``
 """
@@ -19,13 +19,20 @@ def stage(target: Path) -> Path:
     if package.exists():
         shutil.rmtree(package)
     package.mkdir(parents=True)
-    for child in (ROOT / "lucid_pipelines").iterdir():
-        if child.name != "__pycache__":
-            (package / child.name).symlink_to(child)
+    _link_files(ROOT / "lucid_pipelines", package)
     for name in TOP_LEVEL_PACKAGES:
-        (package / name).symlink_to(ROOT / name)
+        _link_files(ROOT / name, package / name)
     shutil.copy(ROOT / "pyproject.toml", target / "pyproject.toml")
     return target
+
+
+def _link_files(source: Path, target: Path) -> None:
+    """Folders are made and files linked: a type checker that looks for sources does not follow links to folders."""
+    for path in source.rglob("*"):
+        if path.is_file() and "__pycache__" not in path.parts:
+            link = target / path.relative_to(source)
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(path)
 
 
 if __name__ == "__main__":

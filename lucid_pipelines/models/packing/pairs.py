@@ -168,10 +168,11 @@ def read_pair_table(pairs: Path, profiles: Path) -> PairTable:
 
 def _configuration(row: Mapping[str, str], path: Path, line: int) -> Configuration:
     try:
-        measured = [float(row[column]) for column in ("gpu_util", "gmem_util", "gmem")]
+        util_pct, memory_util_pct, memory_mib = (float(row[column]) for column in ("gpu_util", "gmem_util", "gmem"))
+        measured = [util_pct, memory_util_pct, memory_mib]
         if not all(math.isfinite(value) and value >= 0 for value in measured):
             raise ValueError(f"a profile holds finite numbers from 0; got {measured}")
-        profile = Profile(*measured, source="measured")
+        profile = Profile(util_pct, memory_util_pct, memory_mib, source="measured")
         return Configuration(_name(row, ""), row["model"], profile, _flag(row["amp"]))
     except (ValueError, TypeError, AttributeError) as error:  # a short line has None in its last columns
         raise InputError(f"a value is wrong or missing in {path}, line {line}: {error}") from error

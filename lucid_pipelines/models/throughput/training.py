@@ -144,12 +144,13 @@ def judge_throughput(
             rule: mean_absolute_error(forecast, actual)
             for rule, forecast in baseline_forecasts(past, positions, horizon).items()
         }
+        known = {rule: error for rule, error in errors.items() if error is not None}
         daily = _daily_errors(np.abs(predicted - actual), starts[positions])
         item: dict[str, Any] = {
             "mae": mean_absolute_error(predicted, actual),
             "mae_day_sd": float(daily.std(ddof=1)) if len(daily) > 1 else None,
             "baselines": errors,
-            "best_baseline": min(errors, key=lambda rule: errors[rule]),
+            "best_baseline": min(known, key=known.__getitem__, default=None),
         }
         if model.targets[name].intervals is not None:
             item["coverage_80"] = coverage_frac(*model.interval(matrix, name, 0.8), actual)
