@@ -107,7 +107,7 @@ def test_a_throughput_model_of_a_quiet_cluster_stays_sane(home: Path, trace: Pat
     [
         (b"", "the trace file is empty"),
         (bytes(range(128, 256)) * 40, "is no text: its first line is '\\\\ufffd"),
-        (gzip.compress(b"job_id,user\n" * 10_000)[:100], "trace"),
+        (gzip.compress(b"job_id,user\n" * 10_000, mtime=0)[:100], "trace"),
     ],
     ids=["empty", "binary", "torn gzip"],
 )
@@ -148,7 +148,10 @@ def test_what_cannot_be_learned_from_is_refused_before_training_is_imported(home
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("torn.csv.gz", gzip.compress(b"time,submit_gpu_job,submit_gpu_num\n" + b"2020-01-01,1,1\n" * 5_000)[:60]),
+        (
+            "torn.csv.gz",
+            gzip.compress(b"time,submit_gpu_job,submit_gpu_num\n" + b"2020-01-01,1,1\n" * 5_000, mtime=0)[:60],
+        ),
         ("short.csv", b"time,submit_gpu_job,submit_gpu_num\n2020-01-01 00:00:00,1\n"),
         ("binary.csv", b"\xff\xfe\x00time"),
         ("infinite.csv", b"time,submit_gpu_job,submit_gpu_num\n2020-01-01 00:00:00,inf,1\n"),
