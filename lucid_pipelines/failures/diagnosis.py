@@ -133,7 +133,8 @@ def diagnose_log(path: Path, tools: Tools, *, full_read_bytes: int = FULL_READ_B
     if compression_of(path) is None and size > full_read_bytes:
         huge = read_around_end(path, tools.judge)
         return _diagnose(path, huge.scan, tools, huge)
-    return _diagnose(path, scan(iter_raw_lines(path), labels_of(path), tools.judge), tools, None, size)
+    found = scan(iter_raw_lines(path, fold_blanks=True), labels_of(path), tools.judge)
+    return _diagnose(path, found, tools, None, size)
 
 
 def diagnose_logs(paths: Sequence[Path], tools: Tools) -> Diagnosis:

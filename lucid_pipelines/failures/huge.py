@@ -236,7 +236,7 @@ def _raw_lines(reader: _Reader, start: int, end: int, number: int | None) -> Ite
                 number = splitter.state.number
             splitter = LineSplitter(SplitterState(offset, number))
         expected = offset + len(data)
-        for line in splitter.feed(data):
+        for line in splitter.feed_folded(data):
             if skip_first:
                 skip_first = False
                 continue

@@ -131,9 +131,10 @@ class _Scanner:
         self._undecodable = 0
 
     def run(self, raws: Iterable[RawLine], begins_at_start: bool) -> Scan:
-        at = -1
-        for at, raw in enumerate(raws):
+        at = 0
+        for raw in raws:
             self._take(at, raw)
+            at += raw.blank_lines
         self._records.extend(self._reader.finish())
         records = sorted(self._records, key=lambda r: (r.position, r.kind is RecordKind.LINE))
         first = [self._judge.judge(r) for r in records]
@@ -147,7 +148,7 @@ class _Scanner:
         return Scan(
             judged,
             self._progress,
-            at + 1,
+            at,
             tuple(loud),
             begins_at_start,
             self._undecodable,

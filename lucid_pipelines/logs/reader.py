@@ -111,11 +111,15 @@ def read_new(path: Path, cursor: Cursor | None = None, *, max_bytes: int = 8 * B
     return _read(source, cursor, inode, max_bytes)
 
 
-def iter_raw_lines(path: Path) -> Iterator[RawLine]:
-    """Every physical line of a plain or compressed log, oldest first, in bounded memory."""
+def iter_raw_lines(path: Path, *, fold_blanks: bool = False) -> Iterator[RawLine]:
+    """Every physical line of a plain or compressed log, oldest first, in bounded memory.
+
+    Args:
+        fold_blanks: long runs of blank lines come as one (see ``RawLine.blank_lines``).
+    """
     splitter = LineSplitter()
     for block in iter_blocks(path):
-        yield from splitter.feed(block)
+        yield from splitter.feed_folded(block) if fold_blanks else splitter.feed(block)
     last = splitter.pending()
     if last is not None:
         yield last

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,6 +13,9 @@ HEAD_BYTES = 64 * 1024
 """How much of the start of an over-long line is kept."""
 TAIL_BYTES = 192 * 1024
 """How much of its end is kept: the newest state of a progress bar stands there."""
+_PIECE_BYTES = 64 * 1024
+_MIN_FOLDED = 32
+_BLANKS = re.compile(rb"[ \t\r\n]{64,}")
 
 
 class RawLine(NamedTuple):
@@ -23,6 +28,8 @@ class RawLine(NamedTuple):
         data: its bytes without the newline; of an over-long line, the head and the tail.
         dropped_bytes: how many bytes of an over-long line were left out between head and tail.
         complete: whether its newline has been seen.
+        blank_lines: how many lines of nothing but white space were read as this one; ``number`` and ``offset`` are
+            the first one's, ``size`` is that of all. 1 everywhere else.
     """
 
     number: int | None
@@ -31,6 +38,7 @@ class RawLine(NamedTuple):
     data: bytes
     dropped_bytes: int = 0
     complete: bool = True
+    blank_lines: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +100,29 @@ class LineSplitter:
         self._offset, self._number = offset, number
         self._append(rest[-1])
         return lines
+
+    def feed_folded(self, chunk: bytes) -> Iterator[RawLine]:
+        """The lines that ``chunk`` completes, a long run of blank ones as one (see ``RawLine.blank_lines``).
+
+        Made piece by piece: a chunk of short lines takes little memory at a time.
+        """
+        at = 0
+        for run in _BLANKS.finditer(chunk):
+            # The run's first newline ends the line before it; what follows its last one begins the line after it.
+            first_end, end = chunk.find(b"\n", *run.span()) + 1, chunk.rfind(b"\n", *run.span()) + 1
+            count = chunk.count(b"\n", first_end, end) if first_end else 0
+            if count < _MIN_FOLDED:
+                continue
+            yield from self._feed_pieces(chunk, at, first_end)
+            yield RawLine(self._number, self._offset, end - first_end, b"", blank_lines=count)
+            self._offset += end - first_end
+            self._number = None if self._number is None else self._number + count
+            at = end
+        yield from self._feed_pieces(chunk, at, len(chunk))
+
+    def _feed_pieces(self, chunk: bytes, start: int, end: int) -> Iterator[RawLine]:
+        for at in range(start, end, _PIECE_BYTES):
+            yield from self.feed(chunk[at : min(at + _PIECE_BYTES, end)])
 
     def pending(self) -> RawLine | None:
         """The unfinished last line, without consuming it; ``None`` when the stream ends in a newline."""

@@ -3,12 +3,14 @@
 import os
 import random
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
+from lucid_pipelines.failures.diagnosis import diagnose_log
 from lucid_pipelines.failures.memo import Memo
-from tests.support_failures.reading import diagnosed, progress
+from tests.support_failures.reading import diagnosed, progress, tools
 
 TRACE = 'Traceback (most recent call last):\n  File "/home/u/train.py", line 12, in <module>\n    main()\n'
 ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
@@ -92,3 +94,26 @@ def test_a_memo_is_bounded_by_number_and_by_size() -> None:
     assert (len(memo), memo.get("k3"), memo.get("k0")) == (1, 3, None)
     memo.put("a" * 9, 5)
     assert (len(memo), memo.get("a" * 9)) == (1, 5)
+
+
+@pytest.mark.parametrize("blank", ["\n", "\r\n", " \t\n"], ids=["empty", "crlf", "spaces"])
+def test_blank_lines_are_nearly_free(blank: str, tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_bytes((HEAD + blank * 2_000_000 + TRACE + blank * 500_000 + ECC + blank * 500_000).encode())
+    diagnosed(HEAD + TRACE + ECC, tmp_path, "warm.log")
+    tracemalloc.start()
+    began = time.process_time()
+    found = diagnose_log(log, tools()).to_json()
+    took_s, peak = time.process_time() - began, tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert took_s < 1.0
+    assert peak < 30_000_000
+    assert found["component"] == "gpu" and found["root_line"] == 40 + 2_500_000 + TRACE.count("\n") + 1
+
+
+def test_blank_lines_between_a_frame_and_its_error_change_nothing(tmp_path: Path) -> None:
+    def text(blanks: int) -> str:
+        return HEAD + TRACE + "\n" * blanks + "KeyError: 'a'\n" + progress(50, 3)
+
+    few, many = (diagnosed(text(n), tmp_path, f"{n}.log").to_json() for n in (31, 90))
+    assert few["rule"] == many["rule"] and few["category"] == many["category"] == "user_script"

@@ -69,3 +69,35 @@ def test_reading_goes_on_from_a_state() -> None:
 def test_limits_must_be_positive() -> None:
     with pytest.raises(InputError, match="at least one byte"):
         LineSplitter(head_bytes=0)
+
+
+blanks = st.one_of(
+    st.builds(lambda part, n: part * n, st.sampled_from([b"\n", b"\r\n", b" \n", b"\t", b"\r"]), st.integers(1, 150)),
+    st.sampled_from([b"step 1", b"x\r", b"\n\n"]),
+)
+
+
+@given(st.lists(blanks, max_size=10), st.lists(st.integers(0, 10_000), max_size=8))
+def test_folded_blank_lines_hide_no_other_line(parts: list[bytes], cuts: list[int]) -> None:
+    data = b"".join(parts)
+    plain = split([data])
+    splitter = LineSplitter()
+    folded = [line for chunk in chunked(data, cuts) for line in splitter.feed_folded(chunk)]
+    last = splitter.pending()
+    at = 0
+    for line in [*folded, last] if last else folded:
+        stand_for = plain[at : at + line.blank_lines]
+        if line.blank_lines == 1:
+            assert stand_for == [line]
+        assert all(not other.data.strip() for other in stand_for) or line.blank_lines == 1
+        assert (stand_for[0].number, stand_for[0].offset) == (line.number, line.offset)
+        assert sum(other.size for other in stand_for) == line.size
+        at += line.blank_lines
+    assert at == len(plain)
+
+
+def test_a_million_blank_lines_are_a_few() -> None:
+    splitter = LineSplitter()
+    folded = [*splitter.feed_folded(b"a\n" + b"\n" * 1_000_000), *splitter.feed_folded(b" \r\n" * 1000 + b"b\n")]
+    assert len(folded) < 10
+    assert folded[-1] == RawLine(1_001_002, 1_003_002, 2, b"b")
