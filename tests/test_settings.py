@@ -44,6 +44,27 @@ def test_a_file_beside_the_home_folder_is_found(tmp_path: Path) -> None:
     assert load_settings(tmp_path / ".lucid", environ={}).dagster.port == 4000
 
 
+def test_relative_paths_are_meant_from_the_folder_of_the_file(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        "replay: {trace: 'traces/a.tar.gz::b.csv', cluster: c.yaml, workloads: w.csv, pairs: /p.csv}\n"
+        "models: {pairs: p.csv, profiles: ~/q.csv}\n"
+        "cluster: {ssh: {known_hosts: [hosts, /etc/hosts]}}\n",
+    )
+    settings = load_settings(tmp_path / ".lucid", environ={})
+    replay = settings.replay
+    assert replay.trace == f"{tmp_path}/traces/a.tar.gz::b.csv"
+    assert (replay.cluster, replay.workloads) == (tmp_path / "c.yaml", f"{tmp_path}/w.csv")
+    assert (replay.pairs, replay.forecast) == (Path("/p.csv"), None)
+    assert (settings.models.pairs, settings.models.profiles) == (tmp_path / "p.csv", Path.home() / "q.csv")
+    assert settings.cluster.ssh.known_hosts == (tmp_path / "hosts", Path("/etc/hosts"))
+
+
+def test_relative_paths_without_a_file_are_meant_from_beside_the_home_folder(tmp_path: Path) -> None:
+    settings = load_settings(tmp_path / ".lucid", environ={"LUCID__REPLAY__TRACE": "trace.csv"})
+    assert (settings.replay.trace, settings.replay.workloads) == (f"{tmp_path}/trace.csv", "generated")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from lucid_pipelines.domain.errors import InputError, did_you_mean
 from lucid_pipelines.settings.cluster import NodeSettings
+from lucid_pipelines.settings.paths import with_absolute_paths
 from lucid_pipelines.settings.root import Settings
 
 ENV_PREFIX = "LUCID__"
@@ -27,7 +28,8 @@ def load_settings(
     """Read the settings of one home folder.
 
     Args:
-        home: state folder; default ``LUCID_HOME``, then ``./.lucid``.
+        home: state folder; default ``LUCID_HOME``, then ``./.lucid``. Relative paths are meant from the folder of the
+            settings file, else from the folder that holds the home folder: the service runs elsewhere than its user.
         config: settings file; default ``LUCID_CONFIG``, then ``lucid.yaml`` in the home folder, then in the
             folder that holds the home folder.
         environ: the environment; default that of the process.
@@ -46,9 +48,10 @@ def load_settings(
     _apply_environment(values, env)
     values.setdefault("home", str(root))
     try:
-        return Settings.model_validate(values)
+        settings = Settings.model_validate(values)
     except ValidationError as error:
         raise InputError(_explain(error, path)) from error
+    return with_absolute_paths(settings, path.absolute().parent if path else root.parent)
 
 
 def _read(path: Path) -> dict[str, Any]:
