@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -57,3 +58,20 @@ def test_a_killed_writer_leaves_the_old_file(tmp_path: Path) -> None:
         writer.send_signal(signal.SIGKILL)
         writer.wait()
         assert len(set(json.loads(path.read_text()))) == 1
+
+
+def test_what_a_killed_writer_left_is_removed_a_day_later(tmp_path: Path) -> None:
+    kill_self = (
+        "import os, signal, sys; from pathlib import Path; from lucid_pipelines.whole_files import whole_file\n"
+        "with whole_file(Path(sys.argv[1])) as half: half.touch(); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", kill_self, str(tmp_path / "old.json")], check=False)
+    (left,) = tmp_path.iterdir()
+    own = tmp_path / ".a.user.tmp"
+    own.touch()
+    write_whole(tmp_path / "b.json", "1")
+    assert left.exists(), "its writer may still be at work"
+    for path in (left, own):
+        os.utime(path, (time.time() - 90_000,) * 2)
+    write_whole(tmp_path / "b.json", "2")
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".a.user.tmp", "b.json"]
