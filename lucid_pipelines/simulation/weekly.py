@@ -15,7 +15,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -38,6 +38,7 @@ from lucid_pipelines.traces.generator import generate
 from lucid_pipelines.traces.loaded import LoadedTrace
 from lucid_pipelines.traces.loading import load
 from lucid_pipelines.traces.predictions import read_predictions, read_throughput_forecast
+from lucid_pipelines.traces.profiles import GENERATED
 
 RESULT_VERSION = 1
 """Counts up when results of older code no longer answer for this one."""
@@ -47,6 +48,8 @@ _MONDAY_S = 4 * 86_400.0
 _CURVE_POINTS = 60
 _PATIENCE_S = 0.5
 _RESULT = "result.json"
+_LEFT_AFTER_S = 86_400.0
+"""A folder that nothing was put into for so long belongs to a process that was killed."""
 _FILES = ("trace", "cluster", "predictions", "forecast", "pairs", "profile_table", "scaling", "profiles")
 """Settings that name files: their content counts, not their place."""
 
@@ -156,6 +159,8 @@ class WeeklyReplays:
         inputs: dict[str, object] = {"result_version": RESULT_VERSION, "package": __version__}
         inputs |= given.model_dump(mode="json", exclude={"policies", "parallel", *_FILES})
         inputs |= {name: _digest(path) for name in _FILES if (path := getattr(given, name)) is not None}
+        if given.workloads is not None and given.workloads != GENERATED:
+            inputs["workloads"] = _digest(given.workloads)
         text = json.dumps(inputs, sort_keys=True)
         return self._root / sha256(text.encode()).hexdigest()[:16]
 
@@ -197,6 +202,7 @@ class WeeklyReplays:
         given = self._settings
         partial = folder.with_name(f".{folder.name}.{os.getpid()}.writing")
         shutil.rmtree(partial, ignore_errors=True)
+        _sweep(folder)
         partial.mkdir(parents=True)
         try:
             report = run_replay(
@@ -290,6 +296,15 @@ def _is_taken(place: IO[str]) -> bool:
 
 def _end_s(job: TraceJob) -> float:
     return job.end_s if job.end_s is not None else job.submit_s + (job.queue_s or 0.0) + job.duration_s
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what processes that were killed have left of this result."""
+    before_s = time.time() - _LEFT_AFTER_S
+    for left in folder.parent.glob(f".{folder.name}.*.writing"):
+        with suppress(OSError):
+            if left.stat().st_mtime < before_s:
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def _put_in_place(partial: Path, folder: Path) -> None:

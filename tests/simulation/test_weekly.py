@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -62,6 +63,15 @@ def test_a_result_is_computed_once_for_the_same_inputs(settings: ReplaySettings,
     assert WeeklyReplays(settings, tmp_path).result("2024-01-08", "qssf", again=True).is_new
 
 
+def test_the_content_of_a_table_of_workloads_counts(settings: ReplaySettings, tmp_path: Path) -> None:
+    table = tmp_path / "w.csv"
+    folders = set[Path]()
+    for place, text in ((table, "a"), (tmp_path / "moved.csv", "a"), (table, "b")):
+        place.write_text(text)
+        folders.add(WeeklyReplays(settings.model_copy(update={"workloads": str(place)}), tmp_path).folder)
+    assert len(folders) == 2
+
+
 SCRIPT = """
 import sys
 from pathlib import Path
@@ -104,6 +114,17 @@ def test_a_killed_backfill_goes_on_where_it_stopped(settings: ReplaySettings, tm
     pictures = week_plots(week)
     assert pictures.count("data:image/svg+xml;base64,") == 2
     assert len(pictures) < 80_000, "it is stored with every partition"
+
+
+def test_what_a_killed_process_left_is_removed_a_day_later(settings: ReplaySettings, tmp_path: Path) -> None:
+    replays = WeeklyReplays(settings, tmp_path)
+    old, young = (replays.folder / "2024-01-08" / f".fifo.{pid}.writing" for pid in (1, 2))
+    for left in (old, young):
+        left.mkdir(parents=True)
+        (left / "jobs.parquet").touch()
+    os.utime(old, (0, 0))
+    replays.result("2024-01-08", "fifo")
+    assert sorted(path.name for path in old.parent.iterdir()) == [young.name, "fifo"]
 
 
 def test_predictions_rest_on_what_had_ended_before_the_week(settings: ReplaySettings, tmp_path: Path) -> None:
