@@ -37,6 +37,8 @@ _REFRESH_S = 5.0
 """History is asked for new ends at most so often."""
 _REWRITE_ABOVE = 500
 """The file of what is known of history is written anew once so many ends are not in it."""
+_TRY_AGAIN = timedelta(seconds=60)
+"""A model that could not be asked is left alone for so long: the fault may have been the database's, not its own."""
 MAX_HISTORY = timedelta(days=365)
 _WAITING = (JobState.QUEUED, JobState.PROFILE_QUEUED)
 ESTIMATOR_BASES = frozenset({"model", NO_HISTORY, "user_gpus_mean", "user_mean", "same_gpus_mean", "global_mean"})
@@ -83,7 +85,7 @@ class Durations:
     """
 
     _serving: _Serving | None = None
-    _refused: dict[str, str] = field(default_factory=dict)
+    _refused_at: dict[str, datetime] = field(default_factory=dict)
 
     def estimate(self, store: Store, settings: Settings, jobs: Sequence[Job], now: datetime) -> list[Estimate]:
         """An estimate of each job, as of now. Never raises for what is wrong with the model: the ladder answers then,
@@ -121,14 +123,14 @@ class Durations:
         serving.memory.write(_memory_path(settings))
         return version
 
-    def version(self, settings: Settings) -> str | None:
-        """The version that answers; ``None`` when none is in service, it was refused, or the journal is damaged."""
+    def version(self, settings: Settings, now: datetime) -> str | None:
+        """The version that answers; ``None``: none is in service, it was just refused, or the journal is damaged."""
         try:
             version = _registry(settings).in_service(_KIND)
         except LucidError as error:
-            self._note_refusal(None, error)
+            self._note_refusal(None, error, now)
             return None
-        return None if version in self._refused else version
+        return None if version is None or self._is_left_alone(version, now) else version
 
     def _by_model(
         self, store: Store, settings: Settings, jobs: Sequence[Job], now: datetime
@@ -140,22 +142,27 @@ class Durations:
             version = registry.in_service(_KIND)
             if version is None:
                 return nothing, None  # nothing was ever promoted: the ladder is what is in service
-            if version in self._refused:
+            if self._is_left_alone(version, now):
                 return nothing, "refused"
             serving = self._load(registry, version, settings)
             self._refresh(serving, store, settings, now)
             return serving.memory.predictor.estimate_many([_queued(job) for job in jobs], now.timestamp()), NO_HISTORY
         except LucidError as error:
-            self._note_refusal(version, error)
+            self._note_refusal(version, error, now)
             return nothing, "refused"
         except Exception as error:  # noqa: BLE001  a model must never keep a job out of the queue
-            self._note_refusal(version, error)
+            self._note_refusal(version, error, now)
             return nothing, "failed"
 
-    def _note_refusal(self, version: str | None, error: Exception) -> None:
+    def _is_left_alone(self, version: str, now: datetime) -> bool:
+        at = self._refused_at.get(version)
+        return at is not None and timedelta() <= now - at < _TRY_AGAIN
+
+    def _note_refusal(self, version: str | None, error: Exception, now: datetime) -> None:
         _log.error("the duration model %s is not used: %s", version, error)
         if version is not None:
-            self._refused[version] = str(error)
+            self._refused_at[version] = now
+            self._serving = None  # what it remembers may be half told
 
     def _load(self, registry: Registry, version: str, settings: Settings) -> _Serving:
         from lucid_pipelines.models.duration.model import DurationModel
@@ -193,7 +200,7 @@ def refresh_estimates(
 
     A job is asked about once per model version and once more when its profile is known. Returns how many changed.
     """
-    version = durations.version(settings)
+    version = durations.version(settings, now)
     if version is None:
         return 0
     stale = [job for job in store.queue.view().waiting if job.state in _WAITING and _is_stale(store, job, version)]

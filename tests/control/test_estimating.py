@@ -159,6 +159,24 @@ def test_a_broken_predictor_never_keeps_a_job_out(
     assert system.store.counters.all("estimates_without_model") == {"estimates_without_model_failed": 1}
 
 
+def test_after_a_pause_a_model_is_tried_again(
+    world: tuple[System, OwnClock], document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system, clock = world
+    put_in_service(system, document)
+    job = waiting(system, user="user1", name="eval_bert")
+    with monkeypatch.context() as broken:
+        broken.setattr(type(system.store.queue), "view", lambda self: 1 / 0)  # after half of history was told
+        assert ask(system, job)[0].model_version is None
+    assert ask(system, job)[0].model_version is None, "not at once: a database that is down is not asked every second"
+    assert system.durations.version(system.settings, clock.now()) is None
+    clock.sleep(61)
+    assert system.durations.version(system.settings, clock.now()) == document["version"]
+    answer = ask(system, job)
+    assert answer[0].model_version == document["version"]
+    assert ask(replace(system, durations=Durations()), job) == answer, "nothing of history was told twice"
+
+
 def test_waiting_jobs_are_asked_about_once_per_version(
     world: tuple[System, OwnClock], document: dict[str, Any], other: dict[str, Any]
 ) -> None:
