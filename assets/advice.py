@@ -62,8 +62,16 @@ def advice_quality(context: AssetExecutionContext, lucid: LucidResource) -> Mate
 
 
 ASSETS = [semantic_index, advice_quality]
-advice_quality_job = define_asset_job("advice_quality_job", selection=[advice_quality])
-semantic_index_job = define_asset_job("semantic_index_job", selection=[semantic_index])
+advice_quality_job = define_asset_job(
+    "advice_quality_job",
+    selection=[advice_quality],
+    description="Scores the advisor on the jobs that ended on a day.",
+)
+semantic_index_job = define_asset_job(
+    "semantic_index_job",
+    selection=[semantic_index],
+    description="Brings the vector index of past jobs up to date with the embedder in use.",
+)
 semantic_index_schedule = ScheduleDefinition(
     job=semantic_index_job,
     cron_schedule="20 0 * * *",

@@ -52,7 +52,11 @@ def job_history_contract(context: AssetCheckExecutionContext, lucid: LucidResour
     )
 
 
-job_history_job = define_asset_job("job_history_job", selection=[job_history])
+job_history_job = define_asset_job(
+    "job_history_job",
+    selection=[job_history],
+    description="Writes the attempts that ended on a day as a table.",
+)
 
 job_history_schedule = build_schedule_from_partitioned_job(
     job_history_job,

@@ -41,7 +41,10 @@ def weekly_reliability(context: AssetExecutionContext, lucid: LucidResource) -> 
 
 
 weekly_reliability_job = define_asset_job(
-    "weekly_reliability_job", selection=[weekly_reliability], tags={"lucid/kind": "control"}
+    "weekly_reliability_job",
+    selection=[weekly_reliability],
+    tags={"lucid/kind": "control"},
+    description="Reports the failures of a week, what they cost and how automations did.",
 )
 
 weekly_reliability_schedule = build_schedule_from_partitioned_job(

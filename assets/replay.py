@@ -99,8 +99,17 @@ def replay(context: AssetExecutionContext, config: ReplayConfig, lucid: LucidRes
 
 
 # A run whose process dies is started again (the tag needs `run_retries` in dagster.yaml) and goes on.
-replay_job = define_asset_job("replay_job", selection=[replay], tags={"dagster/max_retries": "3"})
-replay_trace_job = define_asset_job("replay_trace_job", selection=[replay_trace])
+replay_job = define_asset_job(
+    "replay_job",
+    selection=[replay],
+    tags={"dagster/max_retries": "3"},
+    description="Replays weeks of the trace under policies; what is stored already is not computed again.",
+)
+replay_trace_job = define_asset_job(
+    "replay_trace_job",
+    selection=[replay_trace],
+    description="Reads the trace of the settings and makes its weeks the partitions of `replay`.",
+)
 
 
 def _replays(lucid: LucidResource):

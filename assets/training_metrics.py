@@ -99,6 +99,7 @@ training_metrics_job = define_asset_job(
     selection=[training_metrics],
     executor_def=in_process_executor,
     tags={"lucid/kind": "control"},
+    description="Reads the logs of running jobs and the control plane's own gauges.",
 )
 
 

@@ -16,13 +16,13 @@ class SubmitConfig(Config):
 
     command: list[str] = Field(description="Argument vector, e.g. ['python', 'train.py', '--epochs', '3'].")
     source_dir: str | None = Field(default=None, description="Folder on this machine whose code is sealed and run.")
-    name: str | None = None
+    name: str | None = Field(default=None, description="What it is called; by default made from the command.")
     user: str = Field(description="On whose behalf: Dagster's launchpad has no login.")
-    vc: str | None = None
-    gpus: int = 1
-    workdir: str = "."
-    env: dict[str, str] = Field(default_factory=dict)
-    idempotency_key: str | None = None
+    vc: str | None = Field(default=None, description="Virtual cluster; by default `cluster.default_vc`.")
+    gpus: int = Field(default=1, description="GPUs of the whole job.")
+    workdir: str = Field(default=".", description="Folder below source_dir in which the command starts.")
+    env: dict[str, str] = Field(default_factory=dict, description="Environment variables, beside those of the site.")
+    idempotency_key: str | None = Field(default=None, description="Two submissions with one key give one job.")
 
 
 @op(description="Seal the code and submit one training job.")

@@ -8,6 +8,7 @@ import pytest
 from dagster import AssetKey, DefaultScheduleStatus, DefaultSensorStatus
 
 from lucid_pipelines.definitions import defs
+from lucid_pipelines.sensors.launchpad import DecideConfig, SubmitConfig
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +76,16 @@ def test_sensors_run_by_default(repository) -> None:
     # Dagster's loop sleeps five seconds: an interval of one ticks on every turn of it, five would skip some.
     assert sensors["submission_sensor"].minimum_interval_seconds == 1
     assert sensors["scheduling_sensor"].minimum_interval_seconds == 10
+
+
+def test_everything_that_people_start_or_look_at_says_what_it_does(repository) -> None:
+    named = [*repository.sensor_defs, *repository.schedule_defs]
+    named += [job for job in repository.get_all_jobs() if not job.name.startswith("__")]
+    assert [thing.name for thing in named if not thing.description] == []
+    graph = repository.asset_graph
+    assert [key.to_user_string() for key in graph.get_all_asset_keys() if not graph.get(key).description] == []
+    fields = SubmitConfig.model_fields | DecideConfig.model_fields
+    assert [name for name, field in fields.items() if not field.description] == []
 
 
 def test_schedules_are_in_utc(repository) -> None:
