@@ -28,7 +28,7 @@ from lucid_pipelines.cli.traces import (
 from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.domain.trace import ClusterSpec, TraceJob
 from lucid_pipelines.domain.view import Forecast
-from lucid_pipelines.simulation import Summary, run_replay, text_table
+from lucid_pipelines.simulation import Summary, notes_of, run_replay, text_table
 from lucid_pipelines.simulation.estimators import HistoryEstimator
 from lucid_pipelines.simulation.options import ReplayEstimator
 from lucid_pipelines.simulation.run import EstimatorMaker
@@ -102,6 +102,8 @@ def replay(
             print_json(summary.to_json())
         return
     typer.echo(text_table(summaries))
+    for line in notes_of(summaries):
+        typer.echo(line)
     if out is not None:
         typer.echo(f"\nThe report is {out / 'report.html'}")
 

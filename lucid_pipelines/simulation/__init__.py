@@ -10,7 +10,7 @@ from lucid_pipelines.simulation.options import ReplayOptions
 from lucid_pipelines.simulation.record import Replay
 from lucid_pipelines.simulation.run import ReplayReport, run_replay
 from lucid_pipelines.simulation.summary import Summary, summarise
-from lucid_pipelines.simulation.tables import table_rows, text_table
+from lucid_pipelines.simulation.tables import notes_of, table_rows, text_table
 
 __all__ = [
     "Replay",
@@ -18,6 +18,7 @@ __all__ = [
     "ReplayOptions",
     "ReplayReport",
     "Summary",
+    "notes_of",
     "prepare",
     "replay",
     "run_replay",

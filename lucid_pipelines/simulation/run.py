@@ -146,6 +146,8 @@ def _filled(
 
 
 def _make_folder(out_dir: Path) -> None:
+    if out_dir.exists() and not out_dir.is_dir():
+        raise ExternalError(f"the output folder cannot be written to, it is a file: {out_dir}")
     try:
         out_dir.mkdir(parents=True, exist_ok=True)
         with whole_file(out_dir / ".writable") as probe:

@@ -158,7 +158,8 @@ class SiaScaling:
                     else:
                         tables.setdefault((match["app"], match["what"]), []).append(_steps_table(match["kind"], table))
         except (tarfile.TarError, OSError, EOFError, zlib.error, ValueError, KeyError) as error:
-            raise InputError(f"the application profiles cannot be read ({error}): {path.name}") from error
+            why = "it is no archive, or a damaged one" if isinstance(error, tarfile.ReadError) else error
+            raise InputError(f"the application profiles cannot be read ({why}): {path.name}") from error
         for (name, gpu_type), parts in tables.items():
             _add_steps(found[name], gpu_type, pd.concat(parts, ignore_index=True))
         usable = {name: application for name, application in found.items() if application.steps and application.epochs}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +42,17 @@ def text_table(summaries: Sequence[Summary]) -> str:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
     return "\n".join(line.rstrip() for line in lines)
+
+
+def notes_of(summaries: Sequence[Summary]) -> list[str]:
+    """What the table does not tell: jobs that were set aside, and what had to be guessed."""
+    aside = _counts(summaries[0].quarantined) if summaries else ""
+    lines = [f"set aside, no replay can run them on this cluster: {aside}"] if aside else []
+    return lines + [f"{s.policy} had to guess: {_counts(s.fallbacks)}" for s in summaries if s.fallbacks]
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{reason} {count:,}" for reason, count in counts.items())
 
 
 def write_json(summaries: Sequence[Summary], path: Path) -> None:

@@ -83,7 +83,7 @@ def read_rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
             for column in columns:
                 if column not in found:
                     hint = did_you_mean(column, found)
-                    raise InputError(f"{path} needs the column {column!r}{hint}; it has {', '.join(found)}")
+                    raise InputError(f"{path} needs the column {column!r}{hint}; it has {', '.join(found)[:200]}")
             return list(reader)
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"the table cannot be read: {error}") from error

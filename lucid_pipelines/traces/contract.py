@@ -9,6 +9,8 @@ from enum import StrEnum
 
 from lucid_pipelines.domain.errors import InputError, did_you_mean
 
+_MOST_CHARS = 400
+"""Of a list of columns in a message: what was taken for a header may be any line."""
 MISSING_WORDS = frozenset({"", "NA", "N/A", "NaN", "nan", "None", "none", "null", "NULL", "Unknown", "NaT", "<NA>"})
 """How public traces write that they do not know."""
 
@@ -160,7 +162,7 @@ def missing_columns_message(contract: Contract, missing: Iterable[Column], heade
     taken = {header[i] for i in contract.match(header).values()}
     spare = [name.strip() for name in header if name not in taken and name.strip()]
     parts = [f"{column.name!r}{did_you_mean(column.name, spare)}" for column in missing]
-    columns = ", ".join(name.strip()[:40] for name in header[:40]) or "none"
+    columns = ", ".join(name.strip()[:40] for name in header[:40])[:_MOST_CHARS] or "none"
     return (
         f"{where} does not fulfil the contract of format {contract.format!r}: it lacks the column"
         f"{'s' if len(parts) > 1 else ''} {', '.join(parts)}; its columns are {columns}"

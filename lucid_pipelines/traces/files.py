@@ -106,7 +106,7 @@ class ByteSource:
             data = self._stream.read(size)
         except EOFError as error:
             raise InputError(
-                f"the compressed file ends too early, after {self._count} bytes of data; "
+                f"the compressed file ends too early, after its {self._size:,} bytes; "
                 f"fetch or write it again: {self.label}"
             ) from error
         except (OSError, zlib.error, tarfile.TarError) as error:

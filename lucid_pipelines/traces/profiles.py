@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from lucid_pipelines.domain.errors import InputError
+from lucid_pipelines.domain.errors import InputError, NotFoundError, did_you_mean
 from lucid_pipelines.traces.contract import Column, Contract, Kind
-from lucid_pipelines.traces.files import TraceFile
+from lucid_pipelines.traces.files import MEMBER_SEPARATOR, TraceFile
 from lucid_pipelines.traces.table import ReadContext, cell_blocks
 
 GENERATED = "generated"
@@ -77,6 +77,8 @@ def read_profiles(path: str | Path) -> ProfileTable:
     """
     if str(path) == GENERATED:
         return generated_profiles()
+    if not Path(str(path).partition(MEMBER_SEPARATOR)[0]).exists() and (hint := did_you_mean(str(path), [GENERATED])):
+        raise NotFoundError(f"there is no file{hint}: {path}")
     context = ReadContext(TraceFile.of(path))
     parts: list[pd.DataFrame] = []
     for block in cell_blocks(context.file, CONTRACT, context):

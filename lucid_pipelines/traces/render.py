@@ -55,7 +55,7 @@ def _facts(d: Description) -> Table:
     table.add_column()
     rows: list[tuple[str, str | None]] = [
         ("trace", f"{d.source} ({d.format})"),
-        ("rows", f"{d.rows_read:,} = {d.jobs:,} jobs + {d.quarantined:,} in quarantine"),
+        ("rows", _rows(d)),
         ("clock", d.clock),
         ("first submission", d.first_submit_at),
         ("span", None if d.span_days is None else f"{d.span_days:.1f} days"),
@@ -69,12 +69,29 @@ def _facts(d: Description) -> Table:
         ("same code before", _pct(d.recurrence.same_code_frac)),
         ("by hour, 0 to 23", bars(d.jobs_by_hour)),
         ("by weekday", _weekdays(d)),
-        ("cluster", None if d.cluster_gpus is None else f"{d.cluster_gpus:,} GPUs, {_pct(d.load_frac)} asked for"),
+        ("cluster", _cluster(d)),
     ]
     for name, value in rows:
         if value is not None:
             table.add_row(name, value)
     return table
+
+
+def _rows(d: Description) -> str:
+    parts = [f"{d.jobs:,} jobs", f"{d.quarantined:,} in quarantine"]
+    parts += [
+        f"{sum(counts.values()):,} {what}"
+        for what, counts in (("merged", d.merged), ("left out by the selection", d.deselected))
+        if counts
+    ]
+    return f"{d.rows_read:,} = {' + '.join(parts)}"
+
+
+def _cluster(d: Description) -> str | None:
+    if d.cluster_gpus is None:
+        return None
+    asked_for = _pct(d.load_frac)
+    return f"{d.cluster_gpus:,} GPUs" + (f", {asked_for} asked for" if asked_for else "")
 
 
 def _weekdays(d: Description) -> str | None:

@@ -50,7 +50,8 @@ class SiaProfiles:
                     if match and stream is not None:
                         profiles._add(match["app"], match["kind"], match["what"], pd.read_csv(stream))
         except (tarfile.TarError, OSError, EOFError, zlib.error, ValueError, KeyError) as error:
-            raise InputError(f"the application profiles cannot be read ({error}): {path.name}") from error
+            why = "it is no archive, or a damaged one" if isinstance(error, tarfile.ReadError) else error
+            raise InputError(f"the application profiles cannot be read ({why}): {path.name}") from error
         if not profiles.steps:
             raise InputError(f"the archive holds no APPLICATION/scalability-{REFERENCE_GPU}.csv: {path.name}")
         return profiles

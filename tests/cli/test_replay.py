@@ -58,6 +58,25 @@ def test_a_folder_that_cannot_be_written_is_told_before_the_work(trace: Path, tm
         assert str(out) in str(error)
 
 
+def test_what_the_table_does_not_tell_is_told_below_it(trace: Path, tmp_path: Path) -> None:
+    cluster = tmp_path / "c.yaml"
+    cluster.write_text("virtual_clusters: {vc01: {nodes: 4, gpus_per_node: 8}}")
+    result = runner.invoke(app, ["replay", str(trace), "-c", str(cluster), "-p", "fifo,lucid"])
+    assert result.exit_code == 0, result.output
+    *_, aside, guessed = result.stdout.splitlines()
+    assert aside.startswith("set aside, no replay can run them on this cluster: unknown_vc ")
+    assert guessed.startswith("lucid had to guess: ") and "unknown_gpu_memory " in guessed
+    whole = runner.invoke(app, ["replay", str(trace), "-p", "fifo"])
+    assert "set aside" not in whole.stdout and "guess" not in whole.stdout
+
+
+def test_what_is_no_table_is_told_in_few_words(trace: Path) -> None:
+    for option in ("--predictions", "--forecast"):
+        assert len(str(refused(trace, option, trace))) < 700
+    assert "it is no archive" in str(refused(trace, "--scaling", trace, "-p", "sia"))
+    assert "did you mean 'generated'" in str(refused(trace, "--workloads", "generate"))
+
+
 def test_nothing_left_to_replay_says_where_the_jobs_went(trace: Path) -> None:
     assert "outside_window: 200" in str(refused(trace, "--from", "2031-01-01"))
     error = refused(trace, "--from", "2024-01-02", "--to", "2024-01-01")

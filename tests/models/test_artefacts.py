@@ -126,6 +126,8 @@ def test_names_that_lead_elsewhere_are_refused(tmp_path: Path) -> None:
     for name in ("../../etc/passwd", "/etc/passwd", ".lock", "", "a\0b", "a/b"):
         with pytest.raises(InputError):
             registry.read(ModelKind.DURATION, name or "\n")
+    with pytest.raises(NotFoundError, match=f"'other'; kept: {kept}"):
+        registry.read(ModelKind.DURATION, "other")
     with pytest.raises(NotFoundError, match="did you mean"):
         registry.promote(ModelKind.DURATION, kept[:-1] + "x", who="ada", why="typo")
 

@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from lucid_pipelines.traces import describe, generate, load, render_description
+from lucid_pipelines.traces.canonical import write_trace
 from lucid_pipelines.traces.render import bars
 from tests.support_traces.samples import HELIOS_HEADER, write, write_sample
 
@@ -56,6 +57,14 @@ def rendered(description: object) -> str:
     console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
     console.print(render_description(description))  # pyright: ignore[reportArgumentType]
     return console.export_text()
+
+
+def test_rows_add_up_and_what_is_unknown_is_left_out(tmp_path: Path) -> None:
+    write_trace(generate(1, jobs=50), tmp_path / "t.csv")
+    text = rendered(describe(load(tmp_path / "t.csv", start="2099-01-01")))
+    assert "50 = 0 jobs + 0 in quarantine + 50 left out by the selection" in text
+    assert "asked for" not in text and "None" not in text
+    assert "asked for" in rendered(describe(load(tmp_path / "t.csv")))
 
 
 def test_the_tables_show_every_part() -> None:

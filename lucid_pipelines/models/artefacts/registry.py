@@ -97,7 +97,8 @@ class Registry:
             document: Any = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
             known = self.versions(kind)
-            raise NotFoundError(f"there is no {kind} model {chosen!r}{did_you_mean(chosen, known)}") from error
+            hint = did_you_mean(chosen, known) or f"; kept: {self._listed(kind)}"
+            raise NotFoundError(f"there is no {kind} model {chosen!r}{hint}") from error
         except (OSError, ValueError, RecursionError) as error:
             raise ArtefactError(
                 f"the model file is damaged and cannot be read; train it again or restore it: {path}: {error}"
@@ -217,7 +218,7 @@ class Registry:
         return stack[-2] if len(stack) > 1 else None
 
     def _listed(self, kind: ModelKind) -> str:
-        return ", ".join(self.versions(kind)) or "none is kept"
+        return ", ".join(self.versions(kind)[:-6:-1]) or "none is kept"
 
     def _path(self, kind: ModelKind, version: str) -> Path:
         if not _VERSION.match(version):
