@@ -116,7 +116,8 @@ class Client:
         for attempt in attempts:
             if attempt.number == number:
                 return attempt
-        raise InputError(f"the job has {len(attempts)} attempts; there is no attempt {number}")
+        count = "one attempt" if len(attempts) == 1 else f"{len(attempts)} attempts"
+        raise InputError(f"the job has {count}; there is no attempt {number}")
 
     def explain(self, text: str) -> Explanation:
         """Why the job is where it is."""
@@ -194,7 +195,8 @@ class Client:
         if request.gpus > largest:
             raise InputError(f"{vc} has {largest} GPUs in all; ask for at most {largest}, not {request.gpus}")
         if request.source_dir is not None and not _is_folder(request.source_dir):
-            raise InputError(f"the folder with the code does not exist: {request.source_dir}")
+            wrong = "is no folder" if request.source_dir.exists() else "does not exist"
+            raise InputError(f"the folder with the code {wrong}: {request.source_dir}")
         if request.source_dir is not None and not _is_folder(request.source_dir / request.workdir):
             raise InputError(f"the working directory does not exist in {request.source_dir}: {request.workdir!r}")
         return vc

@@ -18,6 +18,7 @@ app = typer.Typer(
     name="actions",
     help="What automations proposed (restart, pack, lend, …), and a person's yes or no.",
     no_args_is_help=True,
+    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 

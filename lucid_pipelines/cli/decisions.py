@@ -18,6 +18,7 @@ app = typer.Typer(
     name="decisions",
     help="Play a recorded day of scheduling again; see how each automation's proposals fared.",
     no_args_is_help=True,
+    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _SHOWN = 10

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from lucid_pipelines.cli.options import Home
+from lucid_pipelines.cli.output import console, errors, one_line
 from lucid_pipelines.domain.errors import InputError, LucidError, NotFoundError
+from lucid_pipelines.domain.states import JobState
 from lucid_pipelines.failures.diagnosis import Diagnosis, diagnose_log, shipped_tools
 from lucid_pipelines.logs import refuse_unknown_packing
 from lucid_pipelines.settings import load_settings
@@ -65,11 +67,12 @@ def _log_of(target: str, home: Path | None) -> tuple[Path, dict[str, Any]]:
         log = local_log(client.system, attempt) if attempt is not None else None
     if attempt is None or log is None or not log.is_file():
         raise NotFoundError(f"the job has no log: {job.job_id} is {job.state.value}")
+    if job.state is not JobState.FAILED and job.state is not JobState.LOST:
+        errors.print("[yellow]note[/yellow]", one_line(f"{job.job_id} has not failed: it is {job.state.value}"))
     return log, {"job_id": job.job_id, "attempt": attempt.number}
 
 
 def _print(found: Diagnosis) -> None:
-    console = Console(soft_wrap=True)
     c = found.classified
     blame = (
         "nothing to blame"
@@ -86,8 +89,9 @@ def _print(found: Diagnosis) -> None:
         console.print(f"  first true error: {where}{rank}", highlight=False)
     table = Table("line", "text", "why", box=None, pad_edge=False)
     for row in found.evidence:
-        table.add_row(str(row.line or ""), row.text[:160], row.why, style=None)
-    console.print(table, markup=False)
+        table.add_row(Text(str(row.line or "")), one_line(row.text[:160]), one_line(row.why))
+    if found.evidence:
+        console.print(table)
     console.print(
         f"  restart: {'sensible' if found.is_restart_advised else 'no'}. {found.advice}", highlight=False, markup=False
     )

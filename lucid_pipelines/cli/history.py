@@ -23,11 +23,18 @@ from lucid_pipelines.domain.similarity import HistoryFilter, PastJob, SimilarJob
 from lucid_pipelines.ports import Embedder, HistoryIndex
 from lucid_pipelines.resources.advisors import open_embedder
 from lucid_pipelines.resources.history_index import open_index
+from lucid_pipelines.settings import load_settings
 
 BATCH = 500
 SHOWN_REFUSALS = 5
 
-app = typer.Typer(no_args_is_help=True, help="Import, export, search and calibrate the history of past jobs.")
+app = typer.Typer(
+    name="history",
+    help="Import, export, search and calibrate the history of past jobs.",
+    no_args_is_help=True,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 IndexUrl = Annotated[
     str | None,
     typer.Option("--index", envvar="LUCID_HISTORY_INDEX", help="URL of the index.", show_default="history.db at home"),
@@ -102,7 +109,7 @@ def search(
 ) -> None:
     """Show the past jobs that are most like one of them."""
     found, embedder = _open(index, home)
-    job = _job(found, job_id)
+    job = _job(found, job_id, home)
     facets = (None, None, None) if any_kind else (job.task_type, job.gpu_family, job.gpu_count_class)
     where = HistoryFilter(*facets, exclude_job_ids=frozenset({job.job_id}))
     answer = found.search(embedder.embed([job.fingerprint])[0], k, datetime.now(UTC), where, threshold)
@@ -175,13 +182,28 @@ def _require(index: str | None, home: Path | None, *, create: bool = False) -> N
     raise NotFoundError(f"there is no history yet; fill it with lucid history import: {folder / HISTORY_FILE}")
 
 
-def _job(index: HistoryIndex, job_id: str) -> PastJob:
+def _job(index: HistoryIndex, job_id: str, home: Path | None) -> PastJob:
     names: list[str] = []
+    named = _named(job_id, home)
     for job in index.jobs():
-        if job.job_id == job_id:
+        if job.job_id in (job_id, named):
             return job
         names.append(job.job_id)
     raise NotFoundError(f"no such past job{did_you_mean(job_id, names[-10_000:])}: {job_id!r}")
+
+
+def _named(text: str, home: Path | None) -> str | None:
+    """The id of the job of this site that the text names, as in other commands; imported jobs have their id alone."""
+    from lucid_pipelines.cli.options import open_client  # an index elsewhere needs no state database
+
+    settings = load_settings(home)
+    if settings.state.url is None and not (settings.home / "state.db").exists():
+        return None
+    with open_client(home) as client:
+        try:
+            return client.job(text).job_id
+        except (NotFoundError, InputError):
+            return None
 
 
 def _learned(advisor: Advisor, batch: list[PastJob]) -> int:

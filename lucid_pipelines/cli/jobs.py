@@ -22,6 +22,7 @@ from lucid_pipelines.cli.output import (
     seconds,
 )
 from lucid_pipelines.control.failure_pages import read_page
+from lucid_pipelines.control.known_ends import known_attempts
 from lucid_pipelines.control.plain_words import tell
 from lucid_pipelines.control.requests import current_user
 from lucid_pipelines.domain.errors import InputError, did_you_mean
@@ -49,6 +50,8 @@ def jobs(
         print_json([job_json(job, now) for job in found])
     elif found:
         console.print(job_table(found, now))
+    elif state or user or vc:
+        console.print("No job is like that; `lucid jobs` lists all.")
     else:
         console.print("No job yet. Submit one: lucid submit -- python train.py")
 
@@ -57,7 +60,7 @@ def show(job: JobText, as_json: AsJson = False, home: Home = None) -> None:
     """Show one job: its attempts, its progress, and after a failure what went wrong and what is proposed."""
     with open_client(home) as client:
         found = client.job(job)
-        attempts = client.attempts(found.job_id)
+        attempts = known_attempts(client.system.store, found)
         tracked = next(iter(client.system.store.tracking.of_job(found.job_id)), None)
         pages = [page for attempt in attempts[-1:] if (page := read_page(client.system, attempt)) is not None]
         asked = client.system.store.actions.find(target=found.job_id)

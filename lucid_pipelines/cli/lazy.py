@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from lucid_pipelines.domain.errors import did_you_mean
 
 JOBS, SERVICE, TOOLS = "Jobs", "Cluster and service", "Tools"
 """Panels of the help, in its order."""
@@ -108,19 +110,42 @@ COMMANDS: dict[str, LazyCommand] = {
 
 
 class HintedCommand(TyperCommand):
-    """A command that takes another one: an option it does not know is mostly one of that other command."""
+    """A command that may take another one, with options of its own: those belong behind ``--``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        given = list(args)
-        try:
+        taker = next((str(param.name) for param in self.params if param.nargs == -1 and param.name in _TAKEN), None)
+        if taker is None or "--" in args or ctx.resilient_parsing:
             return super().parse_args(ctx, args)
+        behind = self._behind(ctx, list(args), taker)
+        try:
+            rest = super().parse_args(ctx, args)
         except Exception as error:
             # By name: Typer has a copy of click of its own, older ones use click itself.
-            takes_command = any(param.name == "command" and param.nargs == -1 for param in self.params)
-            if type(error).__name__ == "NoSuchOption" and takes_command and "--" not in given:
-                error.message += ". Put -- before the command that starts the job."  # type: ignore[attr-defined]
-                error.possibilities = []  # type: ignore[attr-defined]
+            if type(error).__name__ == "NoSuchOption":
+                told = cast("Any", error)
+                told.message += f". Put -- before {_TAKEN[taker]}."
+                if behind:
+                    told.possibilities = []  # the option stands behind the command: it is hardly a misspelt one
             raise
+        if behind and (mine := [word for word in behind if word.startswith("-")]):
+            from lucid_pipelines.cli.output import errors, one_line
+
+            text = f"{' '.join(mine)}: taken as lucid's own; to hand it on, put -- before {_TAKEN[taker]}"
+            errors.print("[yellow]note[/yellow]", one_line(text))
+        return rest
+
+    def _behind(self, ctx: Any, args: list[str], taker: str) -> list[str] | None:
+        """The words from the command on; ``None`` when what stands before it is wrong already."""
+        parser = self.make_parser(ctx)
+        parser.allow_interspersed_args = False
+        try:
+            return list(parser.parse_args(args)[0].get(taker) or ())
+        except Exception:  # noqa: BLE001 whatever is wrong, the command's own parsing tells it
+            return None
+
+
+_TAKEN = {"command": "the command that starts the job", "arguments": "the arguments of the script"}
+"""What may have options of its own, by the name of the parameter that takes it."""
 
 
 class LazyGroup(TyperGroup):
@@ -133,7 +158,13 @@ class LazyGroup(TyperGroup):
         return _placeholder(cmd_name) if cmd_name in COMMANDS else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        name, command, rest = super().resolve_command(ctx, args)
+        try:
+            name, command, rest = super().resolve_command(ctx, args)
+        except Exception as error:
+            if type(error).__name__ == "UsageError":
+                told = cast("Any", error)
+                told.message = told.message.rstrip(".") + did_you_mean(args[0], COMMANDS) + "."
+            raise
         return name, load(name) if name in COMMANDS else command, rest
 
 

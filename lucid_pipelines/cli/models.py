@@ -39,6 +39,8 @@ app = typer.Typer(
     help="Train, list, explain, promote and roll back models.",
     no_args_is_help=True,
     rich_markup_mode="rich",
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 _STAND_INS = {

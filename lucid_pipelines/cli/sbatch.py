@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from lucid_pipelines.cli.options import AsJson, Home, open_client
-from lucid_pipelines.cli.output import console, errors, job_json, one_line, print_json
+from lucid_pipelines.cli.output import errors, one_line, print_json
+from lucid_pipelines.cli.submit import submitted_json, tell_submitted, tell_whether_it_waits
 from lucid_pipelines.control.batch_scripts import read_batch_script
 from lucid_pipelines.control.requests import parse_request
 
@@ -30,10 +31,10 @@ def sbatch(
     with open_client(home) as client:
         item = client.submit_requests([request])[0]
         if as_json:
-            print_json({**job_json(item.job), "not_carried_over": list(read.not_carried_over)})
+            print_json({**submitted_json(item, item.job), "not_carried_over": list(read.not_carried_over)})
+            tell_whether_it_waits(client)
             return
-        console.print(
-            f"submitted [bold]{item.job.job_id}[/bold]", one_line(item.job.spec.name), f"({item.job.spec.vc})"
-        )
+        tell_submitted([item])
+        tell_whether_it_waits(client)
         if read.not_carried_over:
             errors.print("[yellow]note[/yellow] these mean nothing here:", one_line(" ".join(read.not_carried_over)))

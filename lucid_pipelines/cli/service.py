@@ -76,8 +76,9 @@ def down(
         return
     console.print("stopped" if was_up else "nothing was running")
     if running:
-        console.print(f"{len(running)} training jobs go on: {', '.join(job.job_id for job in running)}")
-        console.print("The next `lucid up` finds them again; `lucid down --cancel-jobs` ends them.")
+        go_on = "1 training job goes on" if len(running) == 1 else f"{len(running)} training jobs go on"
+        console.print(f"{go_on}: {', '.join(job.job_id for job in running)}")
+        console.print("The next `lucid up` finds what still runs; `lucid down --cancel-jobs` ends it.")
 
 
 def _bring_up(settings: Settings, *, quiet: bool) -> UpResult:

@@ -14,6 +14,7 @@ from lucid_pipelines.cli.output import console, errors, job_json, job_table, one
 from lucid_pipelines.client import Client, Submitted
 from lucid_pipelines.control.requests import JobRequest, parse_request, read_job_file
 from lucid_pipelines.domain.errors import InputError
+from lucid_pipelines.domain.job import Job
 from lucid_pipelines.domain.states import JobState
 from lucid_pipelines.service.dagster_home import run_files
 from lucid_pipelines.service.status import is_running
@@ -63,20 +64,19 @@ def submit(
         "source_dir": source.absolute() if source else None,
     }
     given = {option: value for option, value in options.items() if value is not None}
+    if timeout_s is not None and not wait:
+        raise InputError("--timeout says how long --wait waits; give both, or neither")
     requests = _requests(command, file, given)
     with open_client(home) as client:
         submitted = _seal_and_submit(client, requests, quiet=as_json)
         if not as_json:
-            _tell(submitted)
-        if not is_running(run_files(client.settings)):
-            errors.print(
-                "[yellow]note[/yellow] the service of this home folder is not running: jobs wait for `lucid up`"
-            )
+            tell_submitted(submitted)
+        tell_whether_it_waits(client)
         status = _wait(client, submitted, timeout_s, quiet=as_json) if wait else 0
         if as_json:
             jobs = client.jobs(ids=[item.job.job_id for item in submitted], limit=None) if wait else []
             by_id = {job.job_id: job for job in jobs}
-            rows = [_row(item, by_id.get(item.job.job_id, item.job)) for item in submitted]
+            rows = [submitted_json(item, by_id.get(item.job.job_id, item.job)) for item in submitted]
             print_json(rows[0] if file is None or len(rows) == 1 else rows)
     raise typer.Exit(status)
 
@@ -106,7 +106,8 @@ def _seal_and_submit(client: Client, requests: Sequence[JobRequest], *, quiet: b
         return client.submit_requests(requests, progress=show)
 
 
-def _tell(submitted: Sequence[Submitted]) -> None:
+def tell_submitted(submitted: Sequence[Submitted]) -> None:
+    """Say what was submitted, and what of its code was kept out or looks odd."""
     for item in submitted:
         verb = "submitted" if item.created else "submitted before"
         console.print(f"{verb} [bold]{item.job.job_id}[/bold]", one_line(item.job.spec.name), f"({item.job.spec.vc})")
@@ -116,6 +117,12 @@ def _tell(submitted: Sequence[Submitted]) -> None:
             errors.print(f"[yellow]kept out[/yellow] {finding.path}{line} ({finding.rule}); {finding.advice}")
         for warning in snapshot.warnings:
             errors.print("[yellow]note[/yellow]", one_line(warning))
+
+
+def tell_whether_it_waits(client: Client) -> None:
+    """Say that nothing will happen to a submitted job as long as no service runs."""
+    if not is_running(run_files(client.settings)):
+        errors.print("[yellow]note[/yellow] the service of this home folder is not running: jobs wait for `lucid up`")
 
 
 def _wait(client: Client, submitted: Sequence[Submitted], timeout_s: float | None, *, quiet: bool) -> int:
@@ -136,7 +143,8 @@ def _wait(client: Client, submitted: Sequence[Submitted], timeout_s: float | Non
     return 0 if all(job.state is JobState.COMPLETED for job in jobs) else _NOT_COMPLETED_EXIT
 
 
-def _row(item: Submitted, job: Any) -> dict[str, Any]:
+def submitted_json(item: Submitted, job: Job) -> dict[str, Any]:
+    """A submitted job as ``--json`` shows it."""
     row = {**job_json(job), "created": item.created}
     if item.snapshot is not None:
         row["secrets_kept_out"] = [finding.path for finding in item.snapshot.secrets]

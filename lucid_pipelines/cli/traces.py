@@ -32,6 +32,8 @@ app = typer.Typer(
     help="Convert, describe and generate job traces.",
     no_args_is_help=True,
     rich_markup_mode="rich",
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 QUIET_S = 2.0

@@ -29,7 +29,8 @@ GONE = "there is no log any more; waiting for it to come back"
 
 def track(
     files: Annotated[
-        list[Path], typer.Argument(help="Log files; compressed ones are read as they are; - is standard input.")
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Log files; compressed ones are read as they are; - is standard input."),
     ],
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object a line and file, in order; null = the log does not tell.")
@@ -67,8 +68,13 @@ def _read(file: Path) -> Progress:
     if file == STANDARD_INPUT:
         stream = cast("BufferedReader", sys.stdin.buffer)
         return track_blocks(iter(lambda: stream.read1(BLOCK_BYTES), b""))
-    refuse_unknown_packing(file)
-    return track_file(file)
+    try:
+        refuse_unknown_packing(file)
+        return track_file(file)
+    except NotFoundError as error:
+        if len(file.parts) > 1 or file.suffix:
+            raise
+        raise NotFoundError(f"{error}; if that is a job, ask `lucid metrics {file}`") from error
 
 
 def _read_or_note(file: Path, errors: list[LucidError]) -> Progress:

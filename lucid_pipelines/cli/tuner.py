@@ -23,6 +23,7 @@ app = typer.Typer(
     help="Tuned settings: show, apply, revert.",
     no_args_is_help=True,
     rich_markup_mode="rich",
+    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 Person = Annotated[str | None, typer.Option("--as", help="Your name.", show_default="the login name")]

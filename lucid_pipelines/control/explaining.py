@@ -12,6 +12,7 @@ from datetime import datetime
 
 from lucid_pipelines.control.deciding import build_view
 from lucid_pipelines.control.forecasting import forecast_now
+from lucid_pipelines.control.known_ends import known_attempts
 from lucid_pipelines.control.packing import PACK, restraint
 from lucid_pipelines.control.pool import effective_inventory
 from lucid_pipelines.control.start_times import predicted_starts
@@ -74,7 +75,7 @@ def explain(system: System, job_id: str) -> Explanation:
         policy=system.policy.name,
         summary=_summary(job, waiting),
         waiting=waiting,
-        attempts=tuple(system.store.attempts.of_job(job_id)),
+        attempts=tuple(known_attempts(system.store, job)),
         events=tuple(system.store.events.of_job(job_id)),
     )
 

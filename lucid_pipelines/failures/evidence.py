@@ -131,6 +131,11 @@ def weigh(diagnosis: Diagnosis, facts: FailureFacts, table: XidTable) -> Finding
     )
 
 
+def could_not_start(facts: FailureFacts) -> bool:
+    """Whether the command is not there, or is no program: the exit record says so."""
+    return facts.exit is not None and facts.exit.reason == "spawn_failed"
+
+
 @dataclass(frozen=True, slots=True)
 class _Told:
     category: Category | None
@@ -160,6 +165,9 @@ def _decide(told: _Told, diagnosis: Diagnosis, facts: FailureFacts, testimony: l
         return _Told(None, None, Restart.NEVER, 0.98, Ending.CANCELLED, "2: stopped on request")
     if facts.exit is not None and facts.exit.exit_code == 0:
         return _Told(None, None, Restart.NEVER, 0.98, Ending.SUCCEEDED, "2: the command ended with exit code 0")
+    # 2b. It never began: the log holds nothing of it.
+    if could_not_start(facts):
+        return _Told(Category.USER_SCRIPT, None, Restart.NEVER, 0.95, Ending.FAILED, "2: the command could not start")
     hardware = [
         t for t in testimony if t.accuses and t.component is not None and t.witness in (Witness.XID, Witness.COUNTER)
     ]

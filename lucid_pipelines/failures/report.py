@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lucid_pipelines.failures.evidence import Finding
+from lucid_pipelines.failures.evidence import Finding, could_not_start
 from lucid_pipelines.failures.facts import FailureFacts
 from lucid_pipelines.failures.plan import CheckSummary, DiagnosisPlan
 from lucid_pipelines.failures.policy import (
@@ -37,7 +37,7 @@ def report_page(
         _aside(finding),
         _tests(plan, checks),
         _done(decision),
-        _todo(finding, decision),
+        _todo(facts, finding, decision),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
 
@@ -70,14 +70,15 @@ def _what(facts: FailureFacts, finding: Finding) -> str:
         if d.root_line is not None
         else f"byte {d.root_offset}"
         if d.root_offset is not None
-        else "nowhere"
+        else "none"
     )
     rank = f", rank {d.root_rank}" if d.root_rank is not None else ""
+    place = "found in" if where == "none" else "of"
     end = "not observed" if facts.exit is None else _exit(facts)
     rows = [
         ("Ran on", str(facts.placement)),
         ("Ended", f"{end} (as of {facts.as_of:%Y-%m-%d %H:%M:%S} UTC)"),
-        ("First true error", f"{where}{rank} of {d.file}"),
+        ("First true error", f"{where}{rank} {place} {d.file}"),
         ("Suspected", ", ".join(map(str, finding.suspects)) or "no part by name"),
         ("Confidence", f"{finding.confidence:.2f}"),
         ("Decided by", finding.basis),
@@ -161,8 +162,12 @@ def _isolation(d: IsolationDecision) -> str:
     return _plain(f"{d.suspect or 'no part'}: {d.verb.value}{standing}{until}. {d.rule}") + alarm
 
 
-def _todo(finding: Finding, decision: Decision | None) -> str:
-    lines = [f"- {_plain(finding.diagnosis.advice)}"]
+def _todo(facts: FailureFacts, finding: Finding, decision: Decision | None) -> str:
+    advice = finding.diagnosis.advice
+    if could_not_start(facts):
+        detail = facts.exit.detail if facts.exit is not None else None
+        advice = f"Mend the command and submit the job again: {detail or 'it could not be started'}."
+    lines = [f"- {_plain(advice)}"]
     if (
         decision is not None
         and decision.restart.standing is Standing.AWAIT_APPROVAL

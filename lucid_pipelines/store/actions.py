@@ -90,8 +90,8 @@ class Actions:
                 )
             if row["mode"] == Mode.SHADOW:
                 raise StateError(
-                    f"action {action_id} is only recorded, as long as modes.{row['kind']} is shadow; "
-                    f"nobody decides it: set it to approve"
+                    f"action {action_id} is only recorded: modes.{row['kind']} was shadow when it was proposed, "
+                    "and nobody decides it; with approve, what is proposed next waits for a yes"
                 )
             if row["state"] != ActionState.PROPOSED:
                 by = f" by {row['person']}" if row["person"] else ""
