@@ -78,7 +78,8 @@ def scenarios_of(
     """Cut a trace into scenarios.
 
     Args:
-        variants: the same jobs under different seeds of what the trace does not tell (their workloads).
+        variants: the same jobs under different seeds of what the trace does not tell (their workloads). Where it tells
+            everything they are alike, and count once: a copy is no second observation.
         unseen_days: length of the newest window, which is kept for the validation; at most a third of the trace.
         warmup_days: length of the oldest window, which is history only.
         pieces: into how many stretches of equal length the rest is cut, and the unseen window likewise.
@@ -94,7 +95,11 @@ def scenarios_of(
     edge = last - unseen_s
     search: list[Scenario] = []
     unseen: list[Scenario] = []
-    for number, jobs in enumerate(variants):
+    distinct: list[Sequence[TraceJob]] = []
+    for jobs in variants:
+        if jobs not in distinct:
+            distinct.append(jobs)
+    for number, jobs in enumerate(distinct):
         ordered = sorted(jobs, key=lambda job: job.submit_s)
         for into, name, begin, end in ((search, "search", first, edge), (unseen, "unseen", edge, last + 1e-6)):
             cuts = [begin + part * (end - begin) / pieces for part in range(pieces)]

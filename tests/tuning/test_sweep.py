@@ -209,7 +209,8 @@ def test_a_win_within_the_noise_is_none() -> None:
 
 def test_scenarios_are_cut_by_time_and_the_newest_days_are_kept_away() -> None:
     jobs = [trace_job(f"j{i}", i * 600.0, 300.0) for i in range(144 * 9)]
-    found = scenarios_of([jobs, jobs], CLUSTER, unseen_days=2.0, pieces=2, warmup_days=1.0)
+    busier = [replace(job, gpu_util_pct=90.0) for job in jobs]
+    found = scenarios_of([jobs, busier], CLUSTER, unseen_days=2.0, pieces=2, warmup_days=1.0)
     assert len(found.search) == len(found.unseen) == 4 and found.unseen_days == pytest.approx(2.0)
     edge = max(job.submit_s for job in jobs) - 2 * DAY_S
     for scenario in found.search:
@@ -223,6 +224,13 @@ def test_scenarios_are_cut_by_time_and_the_newest_days_are_kept_away() -> None:
     assert found.fingerprint() != scenarios_of([jobs, jobs[1:]], CLUSTER, unseen_days=2.0).fingerprint()
     with pytest.raises(InputError, match="50 are needed"):
         scenarios_of([jobs[:60]], CLUSTER)
+
+
+def test_seeds_that_change_nothing_are_no_further_observations() -> None:
+    jobs = [trace_job(f"j{i}", i * 600.0, 300.0) for i in range(144 * 9)]
+    busier = [replace(job, gpu_util_pct=90.0) for job in jobs]
+    found = scenarios_of([jobs, list(jobs), busier, busier], CLUSTER, pieces=1)
+    assert [scenario.name for scenario in found.unseen] == ["unseen-0-seed-0", "unseen-0-seed-1"]
 
 
 def test_a_real_replay_is_measured_and_repeats() -> None:
