@@ -53,7 +53,9 @@ DO $$
 DECLARE item record;
 BEGIN
     FOR item IN SELECT relname, relkind FROM pg_class WHERE relnamespace = 'lucid'::regnamespace LOOP
-        IF item.relkind = 'S' THEN EXECUTE format('ALTER SEQUENCE lucid.%I RESTART', item.relname); END IF;
+        IF item.relkind = 'S' AND item.relname NOT LIKE 'events%' THEN
+            EXECUTE format('ALTER SEQUENCE lucid.%I RESTART', item.relname);
+        END IF;
     END LOOP;
     {deletes}
 END $$
@@ -74,7 +76,7 @@ def migrated_database() -> Iterator[str]:
 
 
 def empty_postgres(url: str) -> None:
-    """Delete every row but the change counter, which only ever grows, and count from 1 again.
+    """Delete every row and count from 1 again, but for what only ever grows: the change counter, numbers of events.
 
     Raises:
         psycopg2.Error: the database is not usable any more.
