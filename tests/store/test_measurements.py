@@ -63,13 +63,8 @@ def test_a_loss_that_is_not_a_number_is_kept_as_such(store: Store) -> None:
     with pytest.raises(InputError):
         store.metrics.add_points("a", [MetricPoint("loss", NOW, 1.0, 2**70)])
     store.metrics.add_gpu_samples([_sample(0, gpu_util_pct=math.nan)])
-<<<<<<< Updated upstream
     [latest] = store.metrics.latest_gpu_samples()
     assert latest.sample.gpu_util_pct is None, "a reading that cannot be is unknown"
-=======
-    (reading,) = store.metrics.latest_gpu_samples()
-    assert reading.sample.gpu_util_pct is None
->>>>>>> Stashed changes
 
 
 def test_measurements_do_not_wake_the_loop(store: Store) -> None:
