@@ -42,6 +42,7 @@ from lucid_pipelines.advisor.launch.launchers import Launch
 from lucid_pipelines.advisor.metadata import JobMetadata, ReadingReport, SourceKind, unicode_text
 from lucid_pipelines.advisor.program import Walk, walk_program
 from lucid_pipelines.advisor.source_tree import SourceTree
+from lucid_pipelines.domain.errors import did_you_mean
 
 WATCHED = frozenset({*LEARNING_RATE, *EPOCHS, *GLOBAL_BATCH, *DEVICE_BATCH, *PLAIN_BATCH, *ACCUMULATION, *OPTIMIZER})
 """Parameters whose values say something about the job, wherever they are passed."""
@@ -189,7 +190,10 @@ class _Reader:
         if launch is None:
             facts.notes.append("no program was found on the launch line")
         elif entry is None:
-            facts.notes.append(f"the program is not in the snapshot: {launch.target}")
+            folder, _, name = launch.target.rpartition("/")
+            around = self._tree.children("/".join(part for part in (launch.cwd, folder) if part))[1]
+            hint = did_you_mean(name, around)
+            facts.notes.append(f"the program is not in the snapshot{hint}: {launch.target}")
         facts.requested_gpus = _requested(description.gpus, "gpus")
         facts.requested_nodes = _requested(description.nodes, "nodes")
         return facts

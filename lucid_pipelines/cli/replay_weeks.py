@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import date, timedelta
 from typing import Annotated
 
 import typer
 
 from lucid_pipelines import policies
+from lucid_pipelines.cli.options import Home
 from lucid_pipelines.cli.output import print_json
 from lucid_pipelines.domain.errors import InputError, NotFoundError, did_you_mean
 from lucid_pipelines.service.control import url
@@ -25,9 +27,10 @@ def replay_weeks(
     week: Annotated[list[str] | None, typer.Option("--week", "-w", help="Only this week; may be repeated.")] = None,
     only_list: Annotated[bool, typer.Option("--list", help="Show the weeks and start nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    home: Home = None,
 ) -> None:
     """Replay the trace of the settings week by week, as a Dagster backfill that survives interruptions."""
-    settings = load_settings()
+    settings = load_settings(home)
     names = (
         [n.strip() for n in policy.split(",") if n.strip()] if policy is not None else list(settings.replay.policies)
     )
@@ -39,7 +42,8 @@ def replay_weeks(
     known = [found.key for found in replays.weeks]
     for key in week or ():
         if key not in known:
-            raise NotFoundError(f"the trace has the weeks {', '.join(known)}{did_you_mean(key, known)}; not {key!r}")
+            near = _week_of(key) if _week_of(key) in known else key
+            raise NotFoundError(f"the trace has the weeks {', '.join(known)}{did_you_mean(near, known)}; not {key!r}")
     chosen = [key for key in known if not week or key in week]
     missing = [(key, name) for key in chosen for name in names if replays.stored(key, name) is None]
     if only_list:
@@ -57,6 +61,15 @@ def replay_weeks(
     ]
     row = {"backfill_ids": backfill_ids, "partitions": len(chosen) * len(names), "not_computed": len(missing)}
     _tell({**row, "url": f"{url(settings)}/runs?view=backfills"}, as_json)
+
+
+def _week_of(text: str) -> str:
+    """The Monday of a day's week; what is no day stays as it is."""
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        return text
+    return f"{day - timedelta(days=day.weekday()):%Y-%m-%d}"
 
 
 def _are_neighbours(names: list[str]) -> bool:

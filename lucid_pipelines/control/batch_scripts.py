@@ -101,7 +101,8 @@ def read_batch_script(path: Path, arguments: Sequence[str], folder: Path) -> Bat
 def _text(path: Path) -> str:
     try:
         if not path.is_file():
-            raise InputError(f"a batch script is a file: {path}")
+            near = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+            raise InputError(f"a batch script is a file{did_you_mean(path.name, near)}: {path}")
         if path.stat().st_size > _MAX_BYTES:
             raise InputError(f"a batch script is at most {_MAX_BYTES} bytes: {path}")
         text = path.read_bytes().decode("utf-8")

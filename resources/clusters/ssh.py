@@ -470,7 +470,7 @@ class SshCluster:
 
     def _why_silent(self, name: str, since: datetime, now: datetime) -> str:
         fault = self._connections[name].fault
-        seconds = (now - since).total_seconds()
+        seconds = max(0.0, (now - since).total_seconds())
         over = f", longer than the {self._grace_s:.0f} s that are allowed" if seconds > self._grace_s else ""
         return f"silent for {seconds:.0f} s{over}: {fault or 'it gave no answer'}"
 

@@ -171,6 +171,8 @@ def test_a_snapshot_without_the_program_answers_only_what_the_launch_line_says(t
     assert found.value(FieldName.ITERATIONS) is None
     assert found.value(FieldName.MODEL) is None
     assert any("not in the snapshot" in note for note in found.report.notes)
+    misspelt = read(tmp_path, {"src/train.py": "import torch\n"}, "cd src && python trian.py")
+    assert "the program is not in the snapshot (did you mean 'train.py'?): trian.py" in misspelt.report.notes
 
 
 @pytest.mark.parametrize("command", ["", "ls -la", "echo hello", "/bin/true"])

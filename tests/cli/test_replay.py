@@ -129,3 +129,13 @@ def test_a_replay_that_is_interrupted_leaves_no_half_file(tmp_path: Path) -> Non
     assert process.returncode == 130
     assert "Traceback" not in errors
     assert not list(out.iterdir())
+
+
+def test_a_day_in_the_midst_of_a_week_names_its_week(trace: Path, tmp_path: Path) -> None:
+    (tmp_path / "lucid.yaml").write_text(f"replay: {{trace: {trace}}}")
+    home = ["--home", str(tmp_path / ".lucid")]
+    listed = runner.invoke(app, ["replay-weeks", "--list", "--json", *home])
+    assert json.loads(listed.stdout)["weeks"] == {"2024-01-01": 200}, listed.output
+    for text in ("2024-01-03", "2024-01-1"):
+        result = runner.invoke(app, ["replay-weeks", "-w", text, *home])
+        assert isinstance(result.exception, NotFoundError) and "did you mean '2024-01-01'" in str(result.exception)

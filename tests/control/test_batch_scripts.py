@@ -89,6 +89,9 @@ def test_a_script_without_a_shell_is_refused(tmp_path: Path) -> None:
         read_batch_script(script(tmp_path, "#SBATCH --gpus=1", first="echo"), (), tmp_path)
     with pytest.raises(InputError, match="is a file"):
         read_batch_script(tmp_path / "missing", (), tmp_path)
+    (tmp_path / "train.sbatch").touch()
+    with pytest.raises(InputError, match=r"did you mean 'train\.sbatch'"):
+        read_batch_script(tmp_path / "trian.sbatch", (), tmp_path)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError, match="is a file"):
         read_batch_script(tmp_path / "pipe", (), tmp_path)

@@ -169,6 +169,8 @@ def test_the_command_line_applies_a_report(client: Client, tmp_path: Path) -> No
         report.write_text(text)
         result = CliRunner().invoke(app, ["tuner", "apply", "--from", str(report)])
         assert isinstance(result.exception, LucidError) and message in str(result.exception)
+    result = CliRunner().invoke(app, ["tuner", "apply", "--from", str(tmp_path / "tuned_setting.json")])
+    assert isinstance(result.exception, NotFoundError) and "did you mean 'tuned_settings.json'" in str(result.exception)
     result = CliRunner().invoke(app, ["tuner", "apply"])
     assert isinstance(result.exception, NotFoundError)
 

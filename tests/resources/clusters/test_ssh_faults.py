@@ -71,6 +71,7 @@ def test_a_node_whose_cable_is_out_keeps_its_jobs_and_gets_no_more(harness: SshH
         harness.wait(lambda: node_of(cluster).condition is NodeCondition.UNOBSERVED, "it is noticed")
         silent = node_of(cluster)
         assert silent.usable_gpus == () and silent.detail is not None and "silent for" in silent.detail
+        assert "-" not in silent.detail.partition(" s")[0]
         assert node_of(cluster, "node-2").condition is NodeCondition.READY
         begin = time.monotonic()
         cluster.poll([running])
