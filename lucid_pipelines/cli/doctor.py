@@ -229,7 +229,19 @@ def _advisor(settings: Settings) -> list[Finding]:
 
 
 def _modes(settings: Settings) -> list[Finding]:
-    return [Finding("mode", Level.NOTE, f"{name}: {mode.value}") for name, mode in settings.modes]
+    files = run_files(settings)
+    status = read_status(files) if is_running(files) else None
+    found: list[Finding] = []
+    for name, mode in settings.modes:
+        real = mode.value if status is None else status.modes.get(name, mode.value)
+        text = f"{name}: {real}"
+        if real == mode.value:
+            found.append(Finding("mode", Level.NOTE, text))
+        else:
+            text += f" in the running service, {mode.value} by the settings that this command reads"
+            advice = "write modes into lucid.yaml, so that every command tells of the same; `lucid down`, `lucid up`"
+            found.append(Finding("mode", Level.NOTE, text, advice))
+    return found
 
 
 def _hooks(settings: Settings) -> list[Finding]:

@@ -20,6 +20,7 @@ from lucid_pipelines.cli.output import (
     print_json,
     progress_facts,
     seconds,
+    time_left,
 )
 from lucid_pipelines.control.failure_pages import read_page
 from lucid_pipelines.control.known_ends import known_attempts
@@ -28,7 +29,7 @@ from lucid_pipelines.control.requests import current_user
 from lucid_pipelines.domain.errors import InputError, did_you_mean
 from lucid_pipelines.domain.job import Attempt, Estimate, Job
 from lucid_pipelines.domain.states import JobState
-from lucid_pipelines.store import Action, Event
+from lucid_pipelines.store import Action, Event, Tracked
 
 if TYPE_CHECKING:
     from lucid_pipelines.control.explaining import Explanation, Waiting
@@ -122,6 +123,7 @@ def explain(
     """Why is my job where it is: state, position, what it waits for, the estimate and what that rests on."""
     with open_client(home) as client:
         found = client.explain(job)
+        tracked = next(iter(client.system.store.tracking.of_job(found.job.job_id)), None)
     if as_json:
         print_json(explanation_json(found))
         return
@@ -129,7 +131,7 @@ def explain(
     console.print()
     facts = {
         **_estimate_facts(found.job.estimate),
-        **_running_facts(found),
+        **_running_facts(found, tracked),
         **_waiting_facts(found.waiting, found.as_of),
     }
     if facts:
@@ -209,7 +211,7 @@ def _estimate_facts(estimate: Estimate | None) -> dict[str, object]:
     return {"estimate": text, "rests on": ", ".join(estimate.evidence_job_ids) or None}
 
 
-def _running_facts(found: Explanation) -> dict[str, object]:
+def _running_facts(found: Explanation, tracked: Tracked | None) -> dict[str, object]:
     """Where an active job runs and how long it may still take; nothing for other jobs."""
     job = found.job
     if not job.state.is_active or not found.attempts:
@@ -219,7 +221,11 @@ def _running_facts(found: Explanation) -> dict[str, object]:
     left = None
     if run_s is not None and estimate_s is not None:
         left = seconds(estimate_s - run_s) if run_s < estimate_s else "unknown: it has run longer than estimated"
-    return {"on": str(found.attempts[-1].placement), "ran": seconds(run_s), "ends in about": left}
+    attempt = found.attempts[-1]
+    facts: dict[str, object] = {"on": str(attempt.placement), "ran": seconds(run_s), "ends in about": left}
+    if tracked is not None and tracked.attempt_id == attempt.attempt_id and (by_log := time_left(tracked)) is not None:
+        facts["by its log, in"] = f"{by_log}, as of {_time(tracked.at)}"
+    return facts
 
 
 def _start_text(waiting: Waiting, as_of: datetime) -> str:

@@ -33,7 +33,8 @@ def logs(
         chosen = client.attempt(found.job_id, attempt)
         if chosen is None:
             if not follow:
-                raise NotFoundError(f"the job has not started, so it has printed nothing; add --follow to wait: {job}")
+                wait = "" if found.state.is_terminal else "; add --follow to wait"
+                raise NotFoundError(f"the job has not started, so it has printed nothing{wait}: {job}")
             chosen = _first_attempt(client, found.job_id)
             if chosen is None:
                 return

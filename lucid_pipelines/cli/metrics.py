@@ -62,7 +62,8 @@ def _tracked(client: Client, job: Job, attempt: Attempt | None) -> Tracked | Non
 
 def _view(client: Client, job: Job, attempt: Attempt | None) -> RenderableType:
     if attempt is None:
-        return Text(f"{job.job_id} is {job.state.value} and has not started yet")
+        how = "never started" if job.state.is_terminal else "has not started yet"
+        return Text(f"{job.job_id} is {job.state.value} and {how}")
     tracked = _tracked(client, job, attempt)
     head = Text(f"{job.job_id} {job.state.value}, attempt {attempt.number}", style="bold")
     if tracked is None:

@@ -188,11 +188,7 @@ def progress_facts(tracked: Tracked, *, has_ended: bool = False) -> dict[str, ob
     told = tracked.progress
     unit = "epoch" if told.get("step_unit") == "epoch" else "step"
     per = told.get("step_time_unit") or unit
-    remaining = told.get("remaining") or {}
-    left = None
-    if remaining and not has_ended:
-        low, high = seconds(remaining["low_s"]), seconds(remaining["high_s"])
-        left = f"{seconds(remaining['remaining_s'])}, between {low} and {high} ({remaining['basis']})"
+    left = None if has_ended else time_left(tracked)
     pace, loss, throughput = told.get("step_time_s"), told.get("loss"), told.get("throughput")
     facts: dict[str, object] = {
         unit: _how_far(told),
@@ -207,6 +203,15 @@ def progress_facts(tracked: Tracked, *, has_ended: bool = False) -> dict[str, ob
     for finding in tracked.findings:
         facts[f"{finding['kind']}?"] = f"{finding['text']} (since {finding['since']}; advice only)"
     return facts
+
+
+def time_left(tracked: Tracked) -> str | None:
+    """How long a job still takes as its log tells it, as of the row's time; ``None`` where it does not."""
+    remaining = tracked.progress.get("remaining") or {}
+    if not remaining:
+        return None
+    low, high = seconds(remaining["low_s"]), seconds(remaining["high_s"])
+    return f"{seconds(remaining['remaining_s'])}, between {low} and {high} ({remaining['basis']})"
 
 
 def _how_far(told: Mapping[str, Any]) -> str | None:

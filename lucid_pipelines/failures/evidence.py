@@ -225,6 +225,10 @@ def _from_log(diagnosis: Diagnosis, facts: FailureFacts) -> list[Testimony]:
     return [Testimony(Witness.LOG, True, c.component, node, gpu if is_gpu_part else None, text)]
 
 
+def _run_well(count: int, node: str) -> str:
+    return f"another job on {node} runs well" if count == 1 else f"{count} other jobs on {node} run well"
+
+
 def _place_in_log(diagnosis: Diagnosis, facts: FailureFacts) -> tuple[str | None, int | None]:
     """Node and GPU that the root line names: a host in it, else its rank's place, else the only node there is."""
     names = facts.placement.node_names
@@ -305,9 +309,7 @@ def _from_peers(facts: FailureFacts) -> list[Testimony]:
                 )
             )
         elif not failing:
-            found.append(
-                Testimony(Witness.PEERS, False, None, node, None, f"{len(states)} other jobs on {node} run well")
-            )
+            found.append(Testimony(Witness.PEERS, False, None, node, None, _run_well(len(states), node)))
     return found
 
 

@@ -26,7 +26,12 @@ class ProcessStatus:
 
 @dataclass(frozen=True, slots=True)
 class ServiceStatus:
-    """The service at one moment. ``phase``: starting, running, stopping or failed."""
+    """The service at one moment.
+
+    Attributes:
+        phase: starting, running, stopping or failed.
+        modes: those of its automations; empty where an older program wrote the status.
+    """
 
     pid: int
     phase: str
@@ -34,6 +39,7 @@ class ServiceStatus:
     started_at: str
     detail: str | None = None
     processes: Mapping[str, ProcessStatus] = field(default_factory=dict)
+    modes: Mapping[str, str] = field(default_factory=dict)
 
 
 def write_status(files: RunFiles, status: ServiceStatus) -> None:

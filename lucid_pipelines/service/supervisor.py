@@ -187,7 +187,9 @@ class Supervisor:
             name: ProcessStatus(child.process.pid, child.restarts, child.last_exit)
             for name, child in self._children.items()
         }
-        write_status(self._files, ServiceStatus(os.getpid(), phase, self._url, self._started_at, detail, processes))
+        modes = {name: mode.value for name, mode in self._settings.modes}
+        status = ServiceStatus(os.getpid(), phase, self._url, self._started_at, detail, processes, modes)
+        write_status(self._files, status)
 
 
 def main() -> int:

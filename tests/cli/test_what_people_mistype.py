@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,11 @@ from typer.testing import CliRunner
 from lucid_pipelines.cli.lazy import COMMANDS, load
 from lucid_pipelines.cli.main import app
 from lucid_pipelines.client import Client
-from lucid_pipelines.domain.states import Cause, Outcome
+from lucid_pipelines.control.following import Follower
+from lucid_pipelines.domain.states import Cause, JobState, Outcome
+from lucid_pipelines.service.dagster_home import run_files
+from lucid_pipelines.service.status import ServiceStatus, hold_lock, write_status
+from lucid_pipelines.settings import load_settings
 from tests.support_control.worlds import all_ended, drive
 
 RUN = CliRunner()
@@ -145,3 +150,44 @@ def test_the_history_is_searched_by_a_jobs_name_too() -> None:
     assert told("history", "search", "one") == told("history", "search", job_id)
     assert "other" in told("history", "search", "one")
     assert "no such past job" in told("history", "search", "three")
+
+
+def test_doctor_names_modes_that_the_running_service_has_and_this_shell_has_not(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = run_files(load_settings())
+    lock = hold_lock(files)
+    assert lock is not None
+    write_status(files, ServiceStatus(1, "running", "http://127.0.0.1:9", "2026-01-01", modes={"pack": "live"}))
+    with lock:
+        differs = "pack: live in the running service, shadow by the settings that this command reads"
+        assert differs in told("doctor")
+        monkeypatch.setenv("LUCID__MODES__PACK", "live")
+        assert "this command reads" not in told("doctor") and "pack: live" in told("doctor")
+
+
+def test_explain_tells_what_the_log_says_when_the_estimate_is_outrun() -> None:
+    steps = "import time\nfor i in range(90): print(f'step {i}/500 loss {3 - i / 500:.4f} 0.5 s/step', flush=True)\n"
+    Path("train.py").write_text(steps + "time.sleep(60)\n")
+    told("submit", "--name", "long", "--", sys.executable, "train.py")
+    with Client() as client:
+        job_id = client.job("long").job_id
+        drive(client, lambda jobs: jobs[0].state is JobState.RUNNING, [job_id])
+        attempt = client.attempt(job_id)
+        assert attempt is not None
+        deadline = time.monotonic() + 30
+        while b"step 89" not in client.read_log(attempt.attempt_id, 0, 1 << 20).data and time.monotonic() < deadline:
+            time.sleep(0.1)
+        Follower().look(client.system, client.system.store.queue.view().active)
+        said = told("explain", "long")
+        assert "by its log, in" in said and "steps left at 0.5 s" in said
+        client.cancel(job_id, who="ann")
+        drive(client, all_ended, [job_id])
+        assert "by its log" not in told("explain", "long")
+
+
+def test_a_job_that_was_cancelled_before_it_began_is_not_waited_for() -> None:
+    told("submit", "--name", "waits", "--", "true")
+    assert "add --follow to wait" in told("logs", "waits") and "has not started yet" in told("metrics", "waits")
+    told("cancel", "waits")
+    assert "add --follow" not in told("logs", "waits") and "never started" in told("metrics", "waits")

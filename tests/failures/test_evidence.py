@@ -90,6 +90,14 @@ def test_exit_code_zero_and_stopped_on_request_outrank_the_log(tmp_path: Path) -
     )
 
 
+def test_a_command_that_could_not_start_is_its_users_mistake_whatever_the_log_holds(tmp_path: Path) -> None:
+    never = exit_record(127, reason="spawn_failed")
+    for log in ("nothing", "ecc"):
+        found = finding(log, tmp_path, facts(exit_=never))
+        assert (found.category, found.component, found.ending) == (Category.USER_SCRIPT, None, Ending.FAILED)
+    assert finding("nothing", tmp_path, facts(exit_=never, end=SchedulerEnd.NODE_FAILED)).component is Component.NODE
+
+
 def test_the_same_gpu_failing_for_different_users_is_suspect(tmp_path: Path) -> None:
     known = facts(failures=[past("bob")])
     assert Witness.HISTORY in finding("illegal", tmp_path, known, rank=0).accusers
@@ -104,6 +112,7 @@ def test_peers_that_run_well_clear_the_node_and_peers_that_fail_accuse_it(tmp_pa
     ill = facts(peers=[PeerState("n2", "job-5", False, NOW), PeerState("n2", "job-6", False, NOW)])
     unseen = facts(peers=[PeerState("n2", "job-5", None, NOW)])
     assert finding("node", tmp_path, well).suspects == ()
+    assert "another job on n2 runs well" in [t.text for t in finding("node", tmp_path, well).testimony]
     assert Witness.PEERS in finding("node", tmp_path, ill).accusers
     assert finding("node", tmp_path, unseen).suspects == (Suspect("n2"),)
 
