@@ -83,6 +83,8 @@ class ClusterState:
         """Jobs in all queues."""
         self.has_unstable = False
         """Whether any running job has turned unstable since the last view."""
+        self.has_news = False
+        """Whether anything has happened since the last view, but starts, in a virtual cluster in which jobs wait."""
 
     @classmethod
     def of(
@@ -124,7 +126,7 @@ class ClusterState:
         focus: str | None = None,
     ) -> ClusterView:
         """The cluster as a policy sees it; valid until the next change. See ``ClusterView``."""
-        self.has_unstable = False
+        self.has_unstable = self.has_news = False
         changes = self._changes
         if len(changes) > 2 * _CHANGES_KEPT:
             self._forget_changes(_CHANGES_KEPT)
@@ -169,6 +171,7 @@ class ClusterState:
             self._views[name] = vc.view
         vc.queued[job_id] = job
         self.waiting_count += 1
+        self.has_news = True
         if self._track_arrivals:
             vc.arrivals.add(job.submitted_s, job.sequence, job_id)
         self._vc_of_job[job_id] = vc
@@ -182,6 +185,7 @@ class ClusterState:
         if self._track_arrivals:
             vc.arrivals.leave(job.submitted_s, job.sequence, job_id, started=False)
         del self._vc_of_job[job_id]
+        self.has_news = self.has_news or bool(vc.queued)
         self._changes.append((WITHDRAWN, job.vc, job, None))
         return job
 
@@ -252,6 +256,8 @@ class ClusterState:
         if job.job_id not in vc.running:
             raise StateError(f"only a running job can be updated; got {job.job_id!r}")
         vc.running[job.job_id] = running
+        if vc.queued:
+            self.has_news = True
         self.has_unstable = self.has_unstable or running.is_unstable
         self._changes.append((UPDATED, job.vc, job, running))
 
@@ -272,6 +278,8 @@ class ClusterState:
             if partner is not None:
                 others = tuple(p for p in partner.partners if p != job_id)
                 self.update(partner._replace(partners=others))
+        if vc.queued:
+            self.has_news = True
         job = running.job
         self._changes.append((RELEASED, job.vc, job, None))
         return running
@@ -304,6 +312,7 @@ class ClusterState:
         vc.view.free = new
         for job_id, running in vc.running.items():
             vc.running[job_id] = running._replace(slots=layout.slots(running.placement))
+        self.has_news = True
         self._changes.append((NODES, vc.view.name, None, None))
 
     def adopt(self, running: RunningJob) -> None:

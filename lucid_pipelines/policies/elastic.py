@@ -69,6 +69,7 @@ class ElasticPolicy:
     packs: bool = False
     knows_profiles: bool = False
     predicts: bool = False
+    is_local: bool = False
     profiling: ProfilingRules | None = None
 
     def __init__(

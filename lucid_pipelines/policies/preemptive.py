@@ -29,6 +29,7 @@ class PreemptivePolicy:
     packs: bool = False
     knows_profiles: bool = False
     predicts: bool = False
+    is_local: bool = True
     round_s: float | None = None
     profiling: ProfilingRules | None = None
 

@@ -125,6 +125,7 @@ class QueuePolicy:
     packs: bool = False
     knows_profiles: bool = False
     predicts: bool = False
+    is_local: bool = False
     round_s: float | None = None
     profiling: ProfilingRules | None = None
 

@@ -14,6 +14,8 @@ from lucid_pipelines.policies.queue_policy import Bypass, QueuePolicy
 class Sjf(QueuePolicy):
     """Order by true duration."""
 
+    is_local = True
+
     def __init__(self, name: str = "sjf", *, bypass: Bypass = Bypass()) -> None:
         super().__init__(name, bypass)
 

@@ -78,7 +78,7 @@ def _run(
     next_arrival, arrival_count = 0, len(arrivals)
     arrival_s = arrivals[0].submit_s if arrivals else math.inf
     wake_s = math.inf
-    round_s = policy.round_s
+    round_s, is_local = policy.round_s, policy.is_local
     used_gpus = -1
     while True:
         now_s = min(events.next_s, arrival_s, wake_s)
@@ -104,10 +104,10 @@ def _run(
             # Between its rounds the policy decides nothing.
             if wake_s <= now_s:
                 wake_s = math.inf
-            if state.waiting_count:
+            if state.has_news if is_local else state.waiting_count:
                 wake_s = min(wake_s, (now_s // round_s + 1) * round_s)
         # Where nobody waits, only what the policy asked to be woken for, or an unstable pair, is to be decided.
-        elif state.waiting_count or state.has_unstable or wake_s <= now_s:
+        elif (state.has_news if is_local else state.waiting_count) or state.has_unstable or wake_s <= now_s:
             next_s = _pass(policy, state, world, recorder, options, now_s)
             wake_s = math.inf if next_s is None else next_s
         if state.used_gpus != used_gpus:

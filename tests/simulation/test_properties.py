@@ -95,6 +95,7 @@ class FreshEveryTime:
         self.name, self.preempts, self.ages = kept.name, kept.preempts, kept.ages
         self.packs, self.predicts, self.profiling = kept.packs, kept.predicts, kept.profiling
         self.round_s, self.knows_profiles, self.resizes = kept.round_s, kept.knows_profiles, kept.resizes
+        self.is_local = False  # to be asked at every event, which shows that a local policy need not be
         self.fallbacks: Counter[str] = Counter()
 
     def decide(self, view: ClusterView) -> list[Decision]:
