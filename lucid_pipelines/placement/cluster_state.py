@@ -205,7 +205,8 @@ class ClusterState:
         self, job_id: str, placement: Placement, now_s: float, stage: Stage = MAIN, *, gpus: int | None = None
     ) -> RunningJob:
         """As ``start``, for a job that begins at ``now_s``; returns it as it runs."""
-        vc, job = self._queued(job_id)
+        vc = self._vc_of_job.get(job_id) or self._vc(job_id)
+        job = vc.queued.get(job_id) or self._queued(job_id)[1]
         slots = vc.view.free.layout.slots(placement)
         running = RunningJob(job, placement, slots, now_s, now_s, 0.0, 1.0, (), False, stage)
         self._start(vc, running, job.gpus if gpus is None else gpus)

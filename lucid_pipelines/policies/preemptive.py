@@ -79,7 +79,9 @@ class PreemptivePolicy:
         self._has_stopped = False
         decisions: list[Decision] = []
         before_s = self.acts_on_before_s(now_s)
-        for name in [name for name, noted_s in pending.items() if noted_s < before_s]:
+        for name, noted_s in tuple(pending.items()):
+            if noted_s >= before_s:
+                continue
             del pending[name]
             vc = view.vcs.get(name)
             if vc is None or not vc.queued:
@@ -123,7 +125,8 @@ class PreemptivePolicy:
         queue = self.queues.of(vc.name)
         quota = vc.free.layout.gpus
         stopped_ids: list[str] = []
-        if running.gpus + sum([demand * len(entries) for demand, entries in queue.buckets.items()]) <= quota:
+        left = quota - running.gpus
+        if left > 0 and sum([demand * len(entries) for demand, entries in queue.buckets.items()]) <= left:
             starts = [vc.queued[job_id] for job_id in queue]  # all fit, so nobody has to stop
         else:
             if running.unsorted:

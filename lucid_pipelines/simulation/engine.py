@@ -129,14 +129,13 @@ def _pass(
         view = state.view(now_s, forecast=options.forecast, explain=False)
         resizes: list[Resize] = []
         for decision in policy.decide(view):
-            if isinstance(decision, Resize):
-                resizes.append(decision)
-                continue
-            if resizes:
+            if resizes and not isinstance(decision, Resize):
                 world.resize(resizes, now_s)
                 resizes = []
             if isinstance(decision, Start):
                 world.start(decision, now_s)
+            elif isinstance(decision, Resize):
+                resizes.append(decision)
             elif isinstance(decision, Pack):
                 world.pack(decision, now_s)
             elif isinstance(decision, Stop):

@@ -72,7 +72,7 @@ class ReplayedJob:
         self.version = 0
         self.stay = 0
         self.shares: dict[ReplayedJob, tuple[float, float]] = {}
-        self.give_up_s = gave_up_s(trace)
+        self.give_up_s = None if trace.duration_s > 0 else gave_up_s(trace)
 
 
 class Events:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from struct import Struct
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,10 @@ class AttemptEnd(IntEnum):
     """Went on with other GPUs."""
 
 
+_ATTEMPT_ROW = Struct("7d")
+"""Packing a row and adding its bytes takes a third of the time of adding its numbers."""
+
+
 class Recorder:
     """Collects rows while a replay runs. Jobs are numbers: their position in the input."""
 
@@ -42,7 +47,8 @@ class Recorder:
         self.attempts = array("d")
         self.gave_up = array("d")
         self.pairs = array("d")
-        self.used: tuple[array[float], array[int]] = (array("d"), array("q"))
+        self.used_from_s = array("d")
+        self.used_gpus = array("q")
         self.lost_gpu_s: dict[str, float] = {}
         self.passes = 0
 
@@ -50,7 +56,7 @@ class Recorder:
         self, job: int, waited_s: float, start_s: float, end_s: float, end: AttemptEnd, in_profiler: bool, gpus: int
     ) -> None:
         """An attempt is over. ``waited_s``: how long the job waited for it."""
-        self.attempts.extend((job, start_s, end_s, end, in_profiler, gpus, waited_s))
+        self.attempts.frombytes(_ATTEMPT_ROW.pack(job, start_s, end_s, end, in_profiler, gpus, waited_s))
 
     def give_up(self, job: int, waited_s: float) -> None:
         """A job left the queue without running."""
@@ -62,8 +68,8 @@ class Recorder:
 
     def use(self, now_s: float, used_gpus: int) -> None:
         """Note that another number of GPUs is held from ``now_s`` on."""
-        self.used[0].append(now_s)
-        self.used[1].append(used_gpus)
+        self.used_from_s.append(now_s)
+        self.used_gpus.append(used_gpus)
 
     def lose(self, what: str, gpu_s: float) -> None:
         self.lost_gpu_s[what] = self.lost_gpu_s.get(what, 0.0) + gpu_s
@@ -150,8 +156,8 @@ def finish(recorder: Recorder, policy: str, given: ReplayInput, fallbacks: Mappi
         pair_second=pairs[1].astype(np.int64),
         pair_start_s=pairs[2].copy(),
         pair_end_s=pairs[3].copy(),
-        used_from_s=np.array(recorder.used[0], np.float64),
-        used_gpus=np.array(recorder.used[1], np.int64),
+        used_from_s=np.array(recorder.used_from_s, np.float64),
+        used_gpus=np.array(recorder.used_gpus, np.int64),
         lost_gpu_s=dict(recorder.lost_gpu_s),
         fallbacks=dict(fallbacks),
         passes=recorder.passes,

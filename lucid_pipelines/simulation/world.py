@@ -165,15 +165,13 @@ class World:
         job.stay += 1
         job.is_running = False
         self._ended(job, now_s, _ENDS[decision.cause])
+        lost_s = self._lost_work_s(job, decision, now_s)
+        job.remaining_s += lost_s
+        job.since_s = now_s
         queued = running.job._replace(
             attempt_count=running.job.attempt_count + 1,
             attained_gpu_s=running.attained_gpu_s(now_s),
             never_pack=running.job.never_pack or decision.never_pack,
-        )
-        lost_s = self._lost_work_s(job, decision, now_s)
-        job.remaining_s += lost_s
-        job.since_s = now_s
-        queued = queued._replace(
             attained_s=max(running.work_done_s(now_s) - lost_s, 0.0),
             true_remaining_s=job.remaining_s,
         )
