@@ -13,7 +13,7 @@ from collections import Counter
 from lucid_pipelines.domain.decision import Decision, Hold, HoldCause, Reason, Start, Stop, StopCause
 from lucid_pipelines.domain.free_gpus import FreeGpus
 from lucid_pipelines.domain.view import RELEASED, STARTED, Change, ClusterView, QueuedJob, RunningJob, VcView
-from lucid_pipelines.placement import avoid_reason, can_ever_fit, find_place, gives_way, has_place
+from lucid_pipelines.placement import avoid_reason, can_ever_fit, find_place, find_slots, gives_way, has_place
 from lucid_pipelines.policies.following import Queues
 from lucid_pipelines.policies.ordered_queue import Key, OrderedQueue
 from lucid_pipelines.policies.profiling_rules import ProfilingRules
@@ -125,8 +125,8 @@ class PreemptivePolicy:
         queue = self.queues.of(vc.name)
         quota = vc.free.layout.gpus
         stopped_ids: list[str] = []
-        left = quota - running.gpus
-        if left > 0 and sum([demand * len(entries) for demand, entries in queue.buckets.items()]) <= left:
+        spare = quota - running.gpus
+        if spare > 0 and sum([demand * len(entries) for demand, entries in queue.buckets.items()]) <= spare:
             starts = [vc.queued[job_id] for job_id in queue]  # all fit, so nobody has to stop
         else:
             if running.unsorted:
@@ -155,9 +155,12 @@ class PreemptivePolicy:
         first only if its demand fits beside the running jobs before it, and in each bucket the first entry
         has the fewest of those.
         """
+        spare = quota - running.gpus
         sums = running.sums()
         for demand, entries in queue.buckets.items():
-            before = sums[running.index(_shifted(entries[0][0], shift), after_equals=self.running_first_on_ties)]
+            if demand <= spare:
+                return True
+            before = sums[running.index(entries[0][0], shift, after_equals=self.running_first_on_ties)]
             if before + demand <= quota:
                 return True
         return False
@@ -165,34 +168,42 @@ class PreemptivePolicy:
     def _select(
         self, vc: VcView, queue: OrderedQueue, running: RunningOrder, shift: float
     ) -> tuple[list[QueuedJob], list[str]]:
-        """Waiting jobs that should run and running jobs that should not, each in order."""
+        """Waiting jobs that should run and running jobs that should not, each in order.
+
+        ``quota`` is what is left behind the ``index`` first running jobs and the selected waiting ones; ``spare`` is
+        what is left beside all of them. As long as that is enough nobody has to stop, whatever the order.
+        """
         quota = vc.free.layout.gpus
+        spare = quota - running.gpus
         index = 0
         starts: list[QueuedJob] = []
         stopped: list[str] = []
         walk = queue.walk()
         while quota > 0 and (top := walk.peek()) is not None:
             (key, _, job_id), demand = top
-            until = running.index(_shifted(key, shift), after_equals=self.running_first_on_ties)
-            if until > index:
-                quota = _keep(running, index, until, quota, stopped)
-                index = until
-            if demand > quota:
-                walk.drop_bucket()
-                continue
+            if demand > spare:
+                until = running.index(key, shift, after_equals=self.running_first_on_ties)
+                if until > index:
+                    quota = _keep(running, index, until, quota, stopped)
+                    index = until
+                if demand > quota:
+                    walk.drop_bucket()
+                    continue
             job = vc.queued[job_id]
             if has_place(vc.free, job):
                 quota -= demand
+                spare -= demand
                 starts.append(job)
             walk.advance()
-        _keep(running, index, len(running.entries), quota, stopped)
+        if spare < 0:
+            _keep(running, index, len(running.entries), quota, stopped)
         return starts, stopped
 
     def _start(
         self, view: ClusterView, vc: VcView, free: FreeGpus, starts: list[QueuedJob], decisions: list[Decision]
     ) -> None:
         for job in starts:
-            slots = find_place(free, job)
+            slots = find_place(free, job) if job.avoid_nodes else find_slots(free, job.gpus, job.gpu_type)
             if slots is None:
                 continue
             if job.avoid_nodes and gives_way(free, job):
@@ -229,7 +240,7 @@ class PreemptivePolicy:
     def _changed(self, change: Change) -> None:
         kind, vc, job, running = change
         if kind is STARTED and running is not None:
-            self._running_named(vc).add_unsorted(running)
+            (self._running.get(vc) or self._running_named(vc)).add_unsorted(running)
         elif kind is RELEASED and job is not None:
             self._running_named(vc).discard(job.job_id)
 
@@ -258,11 +269,6 @@ class PreemptivePolicy:
 
 def _gpus_of(job: QueuedJob) -> int:
     return job.gpus
-
-
-def _shifted(waiting_key: Key, shift: float) -> Key:
-    """The key of a running job that stands level with a waiting one."""
-    return (waiting_key[0] + shift, *waiting_key[1:]) if shift else waiting_key
 
 
 def _keep(running: RunningOrder, begin: int, end: int, quota: int, stopped: list[str]) -> int:

@@ -70,9 +70,9 @@ class RunningOrder:
         self.add(job_id, key, entry[1], entry[3])
         return True
 
-    def index(self, key: Key, *, after_equals: bool) -> int:
-        """How many jobs come before one with ``key``."""
-        limit = (key, _INFINITE if after_equals else -1)
+    def index(self, key: Key, shift: float, *, after_equals: bool) -> int:
+        """How many jobs come before one with ``key``, to whose first item ``shift`` is added."""
+        limit = ((key[0] + shift, *key[1:]) if shift else key, _INFINITE if after_equals else -1)
         return bisect_left(self.entries, limit)  # pyright: ignore[reportArgumentType]  (a shorter tuple compares)
 
     def sums(self) -> list[int]:
