@@ -166,7 +166,7 @@ class Placement:
 
     @property
     def node_names(self) -> tuple[str, ...]:
-        return tuple(share.node for share in self.shares)
+        return tuple([share.node for share in self.shares])
 
     def to_json(self) -> list[dict[str, object]]:
         return [{"node": share.node, "gpus": list(share.gpu_indices)} for share in self.shares]

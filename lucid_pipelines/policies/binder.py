@@ -151,13 +151,13 @@ class Binder:
         if not searches:
             return []
         found: list[Bucket] = []
+        candidates, same_gpus = self._candidates[vc], self.rules.same_gpus
         for bucket, entries in buckets.items():
             last = searches.get(bucket)
             if last is not None and last[1] == at.capacity and entries[0][0][0] >= last[2]:
-                found.append(bucket)
-        same_gpus = self.rules.same_gpus
-        marks = {gpus: candidates.mark for gpus, candidates in self._candidates[vc].items()}
-        return [bucket for bucket in found if searches[bucket][0] == marks[bucket[0] if same_gpus else 0]]
+                if last[0] == candidates[bucket[0] if same_gpus else 0].mark:
+                    found.append(bucket)
+        return found
 
     def why_not(self, vc: VcView, job: QueuedJob, at: Moment) -> Reason:
         """Which rules keep the job from every candidate."""

@@ -338,9 +338,15 @@ class Lucid(QueuePolicy):
         a job that this pass starts lets them."""
         buckets = cast("dict[ShareBucket, list[Entry]]", this.queue.buckets)
         hopeless = set(self._binder.hopeless(this.vc.name, this.queue.buckets, self._at))
-        demands: dict[Demand, str] = {bucket[:-1]: entries[0][2] for bucket, entries in buckets.items()}
-        full = {demand for demand, job_id in demands.items() if this.find_place(this.vc.queued[job_id]) is None}
-        return full, {b for b in buckets if (b[-1] is None or b in hopeless) and b[:-1] in full}
+        is_full: dict[Demand, bool] = {}
+        asleep: set[ShareBucket] = set()
+        for bucket, entries in buckets.items():
+            demand = bucket[:-1]
+            if demand not in is_full:
+                is_full[demand] = this.find_place(this.vc.queued[entries[0][2]]) is None
+            if is_full[demand] and (bucket[-1] is None or bucket in hopeless):
+                asleep.add(bucket)
+        return {demand for demand, full in is_full.items() if full}, asleep
 
     def _start_fresh(self, this: Pass, job: QueuedJob, slots: Slots) -> bool:
         """Start a job; returns whether those behind it in this pass may share its GPUs."""

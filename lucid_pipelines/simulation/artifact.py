@@ -205,6 +205,8 @@ class _ArtifactProfiler(QueuePolicy):
 class _LendingLucid(Lucid):
     """Lucid with the artifact's settings; a virtual cluster loses and gains nodes at given times."""
 
+    is_local = True  # what a partner has done is not credited to it, so that time alone opens no pair
+
     def __init__(self, lender: str, changes: Sequence[Change]) -> None:
         built = policies.get("lucid:artifact")
         assert isinstance(built, Lucid)

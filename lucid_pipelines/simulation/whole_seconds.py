@@ -7,7 +7,9 @@ packed jobs end.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from functools import lru_cache
+from operator import neg
 
 import numpy as np
 
@@ -31,7 +33,7 @@ def whole_seconds_left(remaining_s: float, rate: float) -> int:
         return 0
     if rate == 1.0:
         return math.ceil(remaining_s)  # taking 1 off a number above 1 rounds nothing
-    return int(np.argmax(_steps_to_nothing(remaining_s, rate) <= 0))
+    return bisect_left(_steps_to_nothing(remaining_s, rate), 0.0, key=neg)
 
 
 @lru_cache(maxsize=64)
