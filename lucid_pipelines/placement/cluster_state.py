@@ -126,12 +126,17 @@ class ClusterState:
         focus: str | None = None,
     ) -> ClusterView:
         """The cluster as a policy sees it; valid until the next change. See ``ClusterView``."""
+        view = ClusterView(now_s, self._views, self._id, 0, self._changes, forecast, explain, holds, focus)
+        self.refresh(view, now_s)
+        return view
+
+    def refresh(self, view: ClusterView, now_s: float) -> None:
+        """Bring a view of this state up to the present. A replay looks too often to make a new one each time."""
         self.has_unstable = self.has_news = False
-        changes = self._changes
-        if len(changes) > 2 * _CHANGES_KEPT:
+        if len(self._changes) > 2 * _CHANGES_KEPT:
             self._forget_changes(_CHANGES_KEPT)
-        revision = self._forgotten_count + len(changes)
-        return ClusterView(now_s, self._views, self._id, revision, changes, forecast, explain, holds, focus)
+        view.now_s = now_s
+        view.revision = self._forgotten_count + len(self._changes)
 
     def layout(self, vc: str) -> NodeLayout:
         """The nodes of a virtual cluster."""

@@ -30,8 +30,8 @@ class Policy(Protocol):
         packs: whether it lets jobs share GPUs.
         knows_profiles: whether it foretells a job's profile from its code, before it has run.
         predicts: whether it asks for predicted durations.
-        is_local: whether what it decides for a virtual cluster changes only with that virtual cluster, and at the moments
-            that ``next_pass_s`` names. It need not be asked when something happens where nobody waits.
+        is_local: whether what it decides for a virtual cluster changes only with that virtual cluster, and at the
+            moments that ``next_pass_s`` names. It need not be asked when something happens where nobody waits.
         round_s: decisions are only taken at multiples of this; ``None`` = at any time.
         profiling: who is profiled before it enters its queue; ``None`` = nobody.
         fallbacks: how often each missing fact was replaced by the plain rule, by kind.

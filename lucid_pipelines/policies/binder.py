@@ -154,9 +154,10 @@ class Binder:
         candidates, same_gpus = self._candidates[vc], self.rules.same_gpus
         for bucket, entries in buckets.items():
             last = searches.get(bucket)
-            if last is not None and last[1] == at.capacity and entries[0][0][0] >= last[2]:
-                if last[0] == candidates[bucket[0] if same_gpus else 0].mark:
-                    found.append(bucket)
+            if last is None or last[1] != at.capacity or entries[0][0][0] < last[2]:
+                continue
+            if last[0] == candidates[bucket[0] if same_gpus else 0].mark:
+                found.append(bucket)
         return found
 
     def why_not(self, vc: VcView, job: QueuedJob, at: Moment) -> Reason:

@@ -51,6 +51,7 @@ class Queues:
             return view.vcs
         decided, self._decided = self._decided, {}
         dirty: dict[str, bool] = {}
+        other_change = self._other_change
         for change in changes:
             kind, vc, job, _ = change
             if kind is QUEUED and job is not None:
@@ -60,15 +61,15 @@ class Queues:
                 continue
             if kind is STARTED and job is not None:
                 self._leave(vc, job, True)
-                if self._other_change is not None:
-                    self._other_change(change)
+                if other_change is not None:
+                    other_change(change)
                 if expected := decided.get(vc):
                     decided[vc] = expected - 1
                 continue
             if kind is WITHDRAWN and job is not None:
                 self._leave(vc, job, False)
-            elif self._other_change is not None:
-                self._other_change(change)
+            elif other_change is not None:
+                other_change(change)
             dirty[vc] = True
         for vc, expected in decided.items():
             if expected != 0:

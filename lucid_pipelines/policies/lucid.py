@@ -183,13 +183,13 @@ class Lucid(QueuePolicy):
     def next_pass_s(self, view: ClusterView) -> float | None:
         if self._again:
             return view.now_s
-        due = [super().next_pass_s(view)]
+        next_s = super().next_pass_s(view)
         if self._profiler is not None:
-            due.append(self._profiler.next_pass_s(view))
+            next_s = _earlier(next_s, self._profiler.next_pass_s(view))
         shares_less = self.packs and self._at.mode is not SharingMode.DEFAULT
         if shares_less and any([vc.queued for vc in view.vcs.values()]):
-            due.append(self._mode_until_s)
-        return min([time_s for time_s in due if time_s is not None], default=None)
+            next_s = _earlier(next_s, self._mode_until_s)
+        return next_s
 
     def look_at(self, view: ClusterView) -> Collection[str]:
         self._vcs = view.vcs
@@ -403,6 +403,13 @@ class Lucid(QueuePolicy):
             reasons = (Reason("split_unstable", facts),)
             job_id = last.job.job_id
             this.decisions.append(Stop(job_id, StopCause.UNSTABLE_PAIR, requeue=True, never_pack=True, reasons=reasons))
+
+
+def _earlier(first_s: float | None, second_s: float | None) -> float | None:
+    """The earlier of two moments; ``None`` = never."""
+    if first_s is None or second_s is None:
+        return second_s if first_s is None else first_s
+    return min(first_s, second_s)
 
 
 class _Sharing:

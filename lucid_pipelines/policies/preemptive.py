@@ -7,8 +7,8 @@ placement; one that cannot be placed keeps its share of the quota and waits.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
+from collections.abc import Iterable
 
 from lucid_pipelines.domain.decision import Decision, Hold, HoldCause, Reason, Start, Stop, StopCause
 from lucid_pipelines.domain.free_gpus import FreeGpus
@@ -44,8 +44,8 @@ class PreemptivePolicy:
         self.queues = Queues(self.waiting_key, _gpus_of, self._changed, self._rebuilt)
         self._running: dict[str, RunningOrder] = {}
         self._entered = 0
-        self._pending: dict[str, float] = {}
-        self._has_stopped = False
+        self.has_stopped = False
+        """Whether the last pass stopped a job."""
 
     def waiting_key(self, job: QueuedJob) -> Key | None:
         """Order of a waiting job; ``None`` when it cannot be ordered."""
@@ -63,26 +63,18 @@ class PreemptivePolicy:
         """Where the job stands in the order, with the numbers."""
         raise NotImplementedError
 
-    def acts_on_before_s(self, now_s: float) -> float:
-        """Changes that were noted before this are acted on at ``now_s``."""
-        return math.inf
+    def look_at(self, view: ClusterView) -> Iterable[str]:
+        """The virtual clusters in which something may be decided now, their running jobs in order."""
+        return self.queues.follow(view)
 
-    def reorder(self, view: ClusterView) -> None:
-        """Bring the order of running jobs up to date with the time."""
+    def is_next_round(self, vc: str) -> bool:
+        """Whether a virtual cluster has to wait for the policy's next round."""
+        return False
 
     def decide(self, view: ClusterView) -> list[Decision]:
-        now_s = view.now_s
-        pending = self._pending
-        for name in self.queues.follow(view):
-            pending.setdefault(name, now_s)
-        self.reorder(view)
-        self._has_stopped = False
+        self.has_stopped = False
         decisions: list[Decision] = []
-        before_s = self.acts_on_before_s(now_s)
-        for name, noted_s in tuple(pending.items()):
-            if noted_s >= before_s:
-                continue
-            del pending[name]
+        for name in self.look_at(view):
             vc = view.vcs.get(name)
             if vc is None or not vc.queued:
                 continue
@@ -96,17 +88,7 @@ class PreemptivePolicy:
         return decisions
 
     def next_pass_s(self, view: ClusterView) -> float | None:
-        return view.now_s + self.repass_s if self._has_stopped else None
-
-    def has_pending(self, view: ClusterView) -> bool:
-        """Whether a job waits in a virtual cluster in which something may change in the next round."""
-        if self._has_stopped or not self._pending:
-            return self._has_stopped
-        return any(view.vcs[name].queued for name in self._pending if name in view.vcs)
-
-    def mark(self, vc: str, noted_s: float) -> None:
-        """Look at a virtual cluster although nothing entered or left it."""
-        self._pending.setdefault(vc, noted_s)
+        return view.now_s + self.repass_s if self.has_stopped else None
 
     def forget(self) -> None:
         """Drop what was noted of running jobs: the state behind the view is another one."""
@@ -145,7 +127,7 @@ class PreemptivePolicy:
             reasons = (self.reason(view, stopped.job, stopped),) if view.explain else ()
             decisions.append(Stop(job_id, StopCause.PREEMPTED, requeue=True, reasons=reasons))
         self._start(view, vc, free, starts, decisions)
-        self._has_stopped = self._has_stopped or bool(stopped_ids)
+        self.has_stopped = self.has_stopped or bool(stopped_ids)
         return len(stopped_ids)
 
     def _can_select(self, queue: OrderedQueue, running: RunningOrder, quota: int, shift: float) -> bool:
@@ -222,7 +204,7 @@ class PreemptivePolicy:
         for vc in view.vcs.values():
             free_gpus = vc.free.free_gpus
             queue = self.queues.of(vc.name)
-            cause = HoldCause.NEXT_ROUND if vc.name in self._pending else HoldCause.PREEMPTED_BY_ORDER
+            cause = HoldCause.NEXT_ROUND if self.is_next_round(vc.name) else HoldCause.PREEMPTED_BY_ORDER
             waiting = [job_id for job_id in queue if job_id not in started]
             waiting += [job_id for job_id in vc.queued if job_id not in queue]
             for ahead, job_id in enumerate(waiting):
@@ -242,7 +224,7 @@ class PreemptivePolicy:
         if kind is STARTED and running is not None:
             (self._running.get(vc) or self._running_named(vc)).add_unsorted(running)
         elif kind is RELEASED and job is not None:
-            self._running_named(vc).discard(job.job_id)
+            (self._running.get(vc) or self._running_named(vc)).discard(job.job_id)
 
     def _rebuilt(self, view: ClusterView) -> None:
         self._running = {}

@@ -46,6 +46,8 @@ class Tiresias(PreemptivePolicy):
         self.round_s: float | None = interval_s
         self._interval_s = interval_s
         self._thresholds = tuple(thresholds_gpu_s)
+        self._pending: dict[str, float] = {}
+        """Virtual clusters in which something has happened and nothing been decided since, and from when on."""
         self._crossings: dict[str, list[tuple[float, str]]] = {}
         """By virtual cluster: when a running job leaves its service queue at the earliest, and its id."""
 
@@ -55,9 +57,23 @@ class Tiresias(PreemptivePolicy):
     def running_key(self, running: RunningJob, now_s: float) -> Key:
         return (bisect_left(self._thresholds, running.attained_gpu_s(now_s)), running.job.submitted_s)
 
-    def acts_on_before_s(self, now_s: float) -> float:
+    def look_at(self, view: ClusterView) -> list[str]:
+        now_s, pending = view.now_s, self._pending
+        for name in self.queues.follow(view):
+            pending.setdefault(name, now_s)
+        self._reorder(view)
         round_s = now_s // self._interval_s * self._interval_s
-        return math.inf if now_s == round_s else round_s
+        if now_s == round_s:
+            self._pending = {}
+            return list(pending)
+        # A pass between two rounds makes up for one that was missed, no more.
+        due = [name for name, noted_s in pending.items() if noted_s < round_s]
+        for name in due:
+            del pending[name]
+        return due
+
+    def is_next_round(self, vc: str) -> bool:
+        return vc in self._pending
 
     def reason(self, view: ClusterView, job: QueuedJob, running: RunningJob | None) -> Reason:
         attained = job.attained_gpu_s if running is None else running.attained_gpu_s(view.now_s)
@@ -71,7 +87,8 @@ class Tiresias(PreemptivePolicy):
         }
         return Reason("attained_service", facts)
 
-    def reorder(self, view: ClusterView) -> None:
+    def _reorder(self, view: ClusterView) -> None:
+        """Bring the order of running jobs up to date with the time."""
         # Where nobody waits the order of those that run does not matter.
         now_s = view.now_s
         for vc in self.queues.busy:
@@ -82,7 +99,7 @@ class Tiresias(PreemptivePolicy):
                 if running is None:
                     continue
                 if self.rekey(running, now_s):
-                    self.mark(vc, time_s)
+                    self._pending.setdefault(vc, time_s)
                     self._note_crossing(running, now_s)
                 elif self._crossing_s(running, now_s) <= now_s:
                     heapq.heappush(crossings, (now_s, job_id))
@@ -90,7 +107,7 @@ class Tiresias(PreemptivePolicy):
 
     def next_pass_s(self, view: ClusterView) -> float | None:
         # A crossing counts once it is exceeded, so one that falls on a round waits for the next.
-        if self.has_pending(view):
+        if self.has_stopped or any([view.vcs[name].queued for name in self._pending if name in view.vcs]):
             return self._round_after(view.now_s)
         due = [
             crossings[0][0] for vc in self.queues.busy if (crossings := self._crossings.get(vc)) and view.vcs[vc].queued

@@ -16,6 +16,7 @@ from dataclasses import replace
 from lucid_pipelines.domain.decision import Continue, Hold, LendNodes, Pack, Resize, Start, Stop
 from lucid_pipelines.domain.errors import StateError
 from lucid_pipelines.domain.trace import TraceJob
+from lucid_pipelines.domain.view import ClusterView
 from lucid_pipelines.placement import ClusterState
 from lucid_pipelines.policies import Policy
 from lucid_pipelines.simulation.events import END, GIVE_UP, SAMPLED, Events
@@ -80,6 +81,7 @@ def _run(
     wake_s = math.inf
     round_s, is_local = policy.round_s, policy.is_local
     used_gpus = -1
+    view = state.view(0.0, forecast=options.forecast, explain=False)
     while True:
         now_s = min(events.next_s, arrival_s, wake_s)
         if now_s == math.inf:
@@ -108,7 +110,7 @@ def _run(
                 wake_s = min(wake_s, (now_s // round_s + 1) * round_s)
         # Where nobody waits, only what the policy asked to be woken for, or an unstable pair, is to be decided.
         elif (state.has_news if is_local else state.waiting_count) or state.has_unstable or wake_s <= now_s:
-            next_s = _pass(policy, state, world, recorder, options, now_s)
+            next_s = _pass(policy, state, view, world, recorder, now_s)
             wake_s = math.inf if next_s is None else next_s
         if state.used_gpus != used_gpus:
             used_gpus = state.used_gpus
@@ -118,15 +120,15 @@ def _run(
 def _pass(
     policy: Policy,
     state: ClusterState,
+    view: ClusterView,
     world: World,
     recorder: Recorder,
-    options: ReplayOptions,
     now_s: float,
 ) -> float | None:
     """Ask the policy until it wants no further pass at this moment; returns when it wants the next."""
     for _ in range(_MAX_PASSES_AT_ONCE):
         recorder.passes += 1
-        view = state.view(now_s, forecast=options.forecast, explain=False)
+        state.refresh(view, now_s)
         resizes: list[Resize] = []
         for decision in policy.decide(view):
             if resizes and not isinstance(decision, Resize):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from lucid_pipelines.domain.decision import MAIN, PROFILE, Continue, Pack, Resize, Start, Stop, StopCause
 from lucid_pipelines.domain.errors import InputError, StateError
@@ -27,7 +28,7 @@ _UNPROFILED = ProfilingRules()
 """How long a job runs until its profile is known where nobody profiles."""
 
 
-def _as_queued(trace: TraceJob, gpus: int, index: int) -> QueuedJob:
+def _as_queued(trace: TraceJob, gpus: int, index: int, profile: Profile | None, score: int | None) -> QueuedJob:
     """A job as it is submitted. By position: by name takes twice as long, and every job of every replay is one."""
     return QueuedJob(
         trace.job_id,
@@ -39,14 +40,20 @@ def _as_queued(trace: TraceJob, gpus: int, index: int) -> QueuedJob:
         trace.name,
         trace.gpu_type,
         None,  # estimate
-        None,  # profile
-        None,  # sharing score
+        profile,
+        score,
         False,  # never pack
         0,  # attempts
         0.0,  # attained GPU-seconds
         0.0,  # attained seconds
         trace.duration_s,
     )
+
+
+@lru_cache(maxsize=4096)
+def _profile(gpu_util_pct: float | None, memory_util_pct: float | None, memory_peak_mib: float) -> Profile:
+    """Most jobs of a trace are like others, and a frozen dataclass takes long to make."""
+    return Profile(gpu_util_pct, memory_util_pct, memory_peak_mib, source="replay")
 
 
 class World:
@@ -83,20 +90,18 @@ class World:
         """A job is submitted: it is profiled first, or enters its virtual cluster's queue."""
         job = ReplayedJob(index, trace)
         self._jobs[trace.job_id] = job
-        queued = _as_queued(trace, job.held_gpus, index)
+        profiler_vc = None if self._profiling is None else self._profiler_for(self._profiling, job)
+        measured = self._past_profile(trace) if self._uses_profiles and profiler_vc is None else None
+        profile, score = (None, None) if measured is None else self._profile_of(measured)
+        queued = _as_queued(trace, job.held_gpus, index, profile, score)
         if self._options.avoid_nodes:
             queued = queued._replace(avoid_nodes=self._options.avoid_nodes.get(trace.job_id, ()))
         if trace.job_id in self._options.long_cold_start:
             queued = queued._replace(long_cold_start=True)
-        profiler_vc = None if self._profiling is None else self._profiler_for(self._profiling, job)
         if profiler_vc is not None:
             self._state.enqueue(queued._replace(vc=profiler_vc))
         else:
-            measured = self._past_profile(trace) if self._uses_profiles else None
-            if measured is None and self._estimator is None:
-                self._state.enqueue(queued)
-            else:
-                self._enter_main_queue(queued, measured)
+            self._enter_main_queue(queued)
         if job.give_up_s is not None:
             self._events.add(job.give_up_s, GIVE_UP, job)
 
@@ -177,7 +182,8 @@ class World:
         )
         if decision.cause is StopCause.PROFILED:
             job.in_profiler = False
-            self._enter_main_queue(queued._replace(vc=job.trace.vc, attained_gpu_s=0.0), job.trace)
+            queued = queued._replace(vc=job.trace.vc, attained_gpu_s=0.0)
+            self._enter_main_queue(self._with_profile(queued, job.trace))
         else:
             self._state.enqueue(queued)
         if job.give_up_s is not None:
@@ -237,9 +243,7 @@ class World:
         self._record.lose(kind, (now_s - job.since_s) * gpus)
         return job.trace.duration_s - job.remaining_s
 
-    def _enter_main_queue(self, queued: QueuedJob, measured: TraceJob | None) -> None:
-        if measured is not None:
-            queued = self._with_profile(queued, measured)
+    def _enter_main_queue(self, queued: QueuedJob) -> None:
         if self._estimator is not None:
             queued = queued._replace(estimate=self._estimator.estimate(queued))
         self._state.enqueue(queued)
@@ -262,9 +266,15 @@ class World:
     def _with_profile(self, queued: QueuedJob, measured: TraceJob) -> QueuedJob:
         if measured.memory_peak_mib is None:
             return queued
-        profile = Profile(measured.gpu_util_pct, measured.memory_util_pct, measured.memory_peak_mib, source="replay")
-        score = self._scorer.score(measured) if self._scorer is not None else None
+        profile, score = self._profile_of(measured)
         return queued._replace(profile=profile, sharing_score=score)
+
+    def _profile_of(self, measured: TraceJob) -> tuple[Profile | None, int | None]:
+        """What profiling such a job finds, and its sharing score."""
+        if measured.memory_peak_mib is None:
+            return None, None
+        profile = _profile(measured.gpu_util_pct, measured.memory_util_pct, measured.memory_peak_mib)
+        return profile, self._scorer.score(measured) if self._scorer is not None else None
 
     def _begin(self, job: ReplayedJob, now_s: float) -> None:
         job.waited_s = now_s - job.since_s
