@@ -138,10 +138,11 @@ class PreemptivePolicy:
         has the fewest of those.
         """
         spare = quota - running.gpus
-        sums = running.sums()
-        for demand, entries in queue.buckets.items():
+        for demand in queue.buckets:
             if demand <= spare:
                 return True
+        sums = running.sums()
+        for demand, entries in queue.buckets.items():
             before = sums[running.index(entries[0][0], shift, after_equals=self.running_first_on_ties)]
             if before + demand <= quota:
                 return True

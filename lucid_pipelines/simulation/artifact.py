@@ -173,7 +173,7 @@ class _ArtifactProfiler(QueuePolicy):
 
     def decide(self, view: ClusterView) -> list[Decision]:
         decisions = super().decide(view)
-        if any(isinstance(decision, Start) for decision in decisions):
+        if decisions and any(isinstance(decision, Start) for decision in decisions):
             return decisions
         profiler = view.vcs[_PROFILER]
         waiting, has_third = len(profiler.queued), len(profiler.free.layout.names) > 2
