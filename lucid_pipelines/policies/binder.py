@@ -122,13 +122,15 @@ class Binder:
         """
         candidates = self._of(vc.name, job.gpus)
         mark = 0
-        hopeless = self._hopeless.setdefault(vc.name, {})
+        hopeless = self._hopeless.get(vc.name)
+        if hopeless is None:
+            hopeless = self._hopeless[vc.name] = {}
         last = hopeless.get(bucket)
         if last is not None and last[1] == at.capacity and key >= last[2]:
             mark = last[0]
             if mark == candidates.mark and not fresh:
                 return None
-        newcomer = self.newcomer(vc, job)
+        newcomer = self._newcomers.get(job.job_id) or self.newcomer(vc, job)
         if not (newcomer.is_distributed and self.rules.no_distributed):
             # The rule that leaves out the most, looked at before any is called.
             score = newcomer.sharing_score if self.rules.sharing_score else None

@@ -50,7 +50,10 @@ class Candidates:
             return (self._by_id[job_id][1] for _, job_id in self._sorted)
         by_id = self._by_id
         new = self._log[skip:]
-        entries = [by_id[job_id] for job_id in (new if len(new) == 1 else set(new)) if job_id in by_id]
+        if len(new) == 1:
+            found = by_id.get(new[0])
+            return iter(() if found is None else (found[1],))
+        entries = [by_id[job_id] for job_id in set(new) if job_id in by_id]
         if len(entries) > 1:
             entries.sort()
         return iter([resident for _, resident in entries])

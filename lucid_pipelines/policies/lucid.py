@@ -316,9 +316,8 @@ class Lucid(QueuePolicy):
             if entry[2] in this.started:
                 walk.advance()
                 continue
-            demand, pack_class = cast("ShareBucket", bucket)[:-1], cast("ShareBucket", bucket)[-1]
-            job = this.vc.queued[entry[2]]
-            if not (pack_class is not None and self._pack(this, job, bucket, entry[0][0])):
+            job, demand = this.vc.queued[entry[2]], bucket[:-1]
+            if bucket[-1] is None or not self._pack(this, job, bucket, entry[0][0]):
                 slots = None if demand in full else this.find_place(job)
                 if slots is None:
                     full.add(demand)
