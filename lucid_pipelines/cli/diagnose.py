@@ -18,6 +18,7 @@ from lucid_pipelines.domain.errors import InputError, LucidError, NotFoundError
 from lucid_pipelines.domain.states import JobState
 from lucid_pipelines.failures.diagnosis import Diagnosis, diagnose_log, shipped_tools
 from lucid_pipelines.logs import refuse_unknown_packing
+from lucid_pipelines.near_files import near_file
 from lucid_pipelines.settings import load_settings
 
 TargetArgument = Annotated[
@@ -52,7 +53,7 @@ def _log_of(target: str, home: Path | None) -> tuple[Path, dict[str, Any]]:
     if path.exists() and not path.is_dir():
         raise InputError(f"{target!r} is a pipe, device or socket; give a regular file")
     if path.exists() or len(path.parts) > 1:
-        raise InputError(f"give a log file or a job; there is no file {target!r}")
+        raise InputError(f"give a log file or a job; there is no file {target!r}{near_file(path)}")
     from lucid_pipelines.cli.options import open_client  # files need no state database, and no time to open it
     from lucid_pipelines.control.fetching import local_log
 
@@ -62,7 +63,7 @@ def _log_of(target: str, home: Path | None) -> tuple[Path, dict[str, Any]]:
         try:
             job = client.job(target)
         except NotFoundError as error:
-            raise NotFoundError(f"there is no file {target!r} here, and {error}") from error
+            raise NotFoundError(f"there is no file {target!r} here{near_file(path)}, and {error}") from error
         attempt = client.attempt(job.job_id)
         log = local_log(client.system, attempt) if attempt is not None else None
     if attempt is None or log is None or not log.is_file():

@@ -15,7 +15,8 @@ from lucid_pipelines.cli.output import console, one_line, print_json
 from lucid_pipelines.client import Client
 from lucid_pipelines.control import tuned
 from lucid_pipelines.control.requests import current_user
-from lucid_pipelines.domain.errors import InputError, NotFoundError, did_you_mean
+from lucid_pipelines.domain.errors import InputError, NotFoundError
+from lucid_pipelines.near_files import near_file
 from lucid_pipelines.store import Action, ActionState
 
 app = typer.Typer(
@@ -100,8 +101,7 @@ def revert(
 
 def _propose(client: Client, path: Path) -> Action:
     if not path.exists():
-        near = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
-        raise NotFoundError(f"there is no report of `lucid tune`{did_you_mean(path.name, near)}: {path}")
+        raise NotFoundError(f"there is no report of `lucid tune`{near_file(path)}: {path}")
     try:
         report: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lucid_pipelines.domain.errors import InputError, did_you_mean
+from lucid_pipelines.near_files import near_file
 
 _MAX_BYTES = 4 << 20
 _LETTERS = """
@@ -101,8 +102,7 @@ def read_batch_script(path: Path, arguments: Sequence[str], folder: Path) -> Bat
 def _text(path: Path) -> str:
     try:
         if not path.is_file():
-            near = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
-            raise InputError(f"a batch script is a file{did_you_mean(path.name, near)}: {path}")
+            raise InputError(f"a batch script is a file{near_file(path)}: {path}")
         if path.stat().st_size > _MAX_BYTES:
             raise InputError(f"a batch script is at most {_MAX_BYTES} bytes: {path}")
         text = path.read_bytes().decode("utf-8")

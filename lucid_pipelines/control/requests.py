@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from lucid_pipelines.domain.errors import InputError, did_you_mean
 from lucid_pipelines.domain.job import JobSpec
+from lucid_pipelines.near_files import near_file
 
 MAX_NAME_CHARS = 200
 _MAX_FILE_BYTES = 4 * 1024 * 1024
@@ -200,7 +201,7 @@ def _load(path: Path) -> object:
             raise InputError(f"a job file is at most {_MAX_FILE_BYTES} bytes; split it: {path}")
         return yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise InputError(f"the job file does not exist: {path}") from error
+        raise InputError(f"the job file does not exist{near_file(path)}: {path}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"the job file cannot be read as text: {path}: {error}") from error
     except (yaml.YAMLError, RecursionError) as error:

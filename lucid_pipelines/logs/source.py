@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
 from lucid_pipelines.domain.errors import ExternalError, NotFoundError
+from lucid_pipelines.near_files import near_file
 
 BLOCK_BYTES = 1 << 20
 COUNT_LINES_BELOW_BYTES = 1 << 28
@@ -49,7 +50,7 @@ class FileSource:
         try:
             return self.path.stat().st_size
         except FileNotFoundError as error:
-            raise NotFoundError(f"there is no log at {self.path}") from error
+            raise NotFoundError(f"there is no log at {self.path}{near_file(self.path)}") from error
         except OSError as error:
             raise ExternalError(f"the log cannot be read: {error}") from error
 
@@ -63,7 +64,7 @@ class FileSource:
             finally:
                 os.close(opened)
         except FileNotFoundError as error:
-            raise NotFoundError(f"there is no log at {self.path}") from error
+            raise NotFoundError(f"there is no log at {self.path}{near_file(self.path)}") from error
         except OSError as error:
             raise ExternalError(f"the log cannot be read: {error}") from error
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from lucid_pipelines.domain.errors import InputError, NotFoundError, did_you_mean
+from lucid_pipelines.near_files import near_file
 
 Progress = Callable[[float], None]
 """Called now and then with the share of the file that has been read, 0 to 1."""
@@ -40,8 +41,7 @@ class TraceFile:
         text, _, member = str(path).partition(MEMBER_SEPARATOR)
         file = Path(text)
         if not file.exists():
-            names = [p.name for p in file.parent.iterdir()] if file.parent.is_dir() else []
-            raise NotFoundError(f"there is no file{did_you_mean(file.name, names)}: {text}")
+            raise NotFoundError(f"there is no file{near_file(file)}: {text}")
         return cls(file, member or None)
 
     @property
