@@ -46,7 +46,7 @@ def jobs(
     """List jobs, newest first."""
     with open_client(home) as client:
         found = client.jobs(states=_states(state), user=user, vc=vc, limit=limit)
-        now = client.system.clock.now()
+        now, folder = client.system.clock.now(), client.settings.home
     if as_json:
         print_json([job_json(job, now) for job in found])
     elif found:
@@ -54,7 +54,7 @@ def jobs(
     elif state or user or vc:
         console.print("No job is like that; `lucid jobs` lists all.")
     else:
-        console.print("No job yet. Submit one: lucid submit -- python train.py")
+        console.print(one_line(f"No job yet in {folder}. Submit one: lucid submit -- python train.py"), soft_wrap=True)
 
 
 def show(job: JobText, as_json: AsJson = False, home: Home = None) -> None:
