@@ -38,6 +38,7 @@ _HANDLER = re.compile(
     r"|fall\w* back|using (the |an? )?(default|sample|cached|next|other|previous|last|old|another)|instead",
     re.IGNORECASE,
 )
+_ENDS = frozenset({Role.ROOT, Role.CANCEL, Role.CASCADE})
 _TIMEOUT_FAMILIES = frozenset({"collective-timeout", "rendezvous", "rpc-unavailable", "peer-reset"})
 
 
@@ -144,15 +145,27 @@ class _Locator:
 
     def _unhandled(self, items: Sequence[Judged]) -> list[Judged]:
         """Leave out errors that the program says it handled, provided that it really went on."""
-        kept: list[Judged] = []
-        last = max((item.position for item in items if item.role in (Role.ROOT, Role.CANCEL)), default=-1)
+        handled: dict[int, Judged] = {}
+        tracebacks = {(i.record.first, i.record.rank): i for i in items if i.record.kind is RecordKind.TRACEBACK}
+        last = max((item.position for item in (*items, *self._told_deaths()) if item.role in _ENDS), default=-1)
         for item in items:
             handler = self._handler_of(item)
             if handler is not None and (item.position < last or self._goes_on_after(item)):
-                self._set_aside(item, f"handled: {handler.record.text[:120]}")
-            else:
-                kept.append(item)
-        return kept
+                handled[item.position] = handler
+        for item in items:
+            # A logger's line that announces a traceback shares its fate.
+            told = tracebacks.get((item.record.last + 1, item.record.rank)) if item.role is Role.UNKNOWN else None
+            if told is not None and told.position in handled:
+                handled.setdefault(item.position, handled[told.position])
+        for item in items:
+            if item.position in handled:
+                self._set_aside(item, f"handled: {handled[item.position].record.text[:120]}")
+        return [item for item in items if item.position not in handled]
+
+    def _told_deaths(self) -> list[Judged]:
+        """Uncaught exceptions that say how another process of the job died: an end of their own."""
+        echoes = self._scan.of_role(Role.CASCADE)
+        return [item for item in echoes if item.record.kind is RecordKind.TRACEBACK and _tells(item.record.text)]
 
     def _handler_of(self, item: Judged) -> Judged | None:
         if item.role is not Role.ROOT and item.role is not Role.UNKNOWN:

@@ -55,6 +55,17 @@ def test_an_error_that_the_job_outlived_is_set_aside() -> None:
     assert any("survived" in a.why for a in found.set_aside)
 
 
+@pytest.mark.parametrize("between", ["", progress(41, 1)], ids=["at once", "one step later"])
+def test_a_handled_error_just_before_a_worker_dies_is_set_aside_with_its_announcement(between: str) -> None:
+    handled = "ERROR:loader:reading /data/x7.jpg failed\n" + TB + "OSError: image file is truncated\n"
+    gone = TB + "RuntimeError: DataLoader worker (pid(s) 44, 45) exited unexpectedly\n"
+    found = located(HEAD + handled + "loader: using the next image instead of it\n" + between + gone + ABORT)
+    assert found.root is not None and "exited unexpectedly" in found.root.record.text
+    # Without that death the "handled" error is all that explains the end.
+    found = located(HEAD + handled + "loader: using the next image instead of it\n" + ABORT)
+    assert found.root is not None and found.root.record.number is not None and found.root.record.number <= 55
+
+
 def test_an_error_that_the_program_says_it_handled_is_set_aside() -> None:
     handled = TB + "ValueError: bad image\nWARNING: sample 12 skipped after the error above\n"
     startup = "".join(f"building module {c}\n" for c in "abcdefghijklmnopqrstuvwxyz")
