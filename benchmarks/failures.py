@@ -1,6 +1,9 @@
 """Measure the failure handler: scores, ablations, families left out, calibration, speed.
 
-    python -m benchmarks.failures scores|ablations|left-out|speed|all [--data FOLDER] [--write-confusion]
+    python -m benchmarks.failures scores|ablations|left-out|calibrate|speed|all [--data FOLDER] [--write]
+
+``--write`` puts what ``left-out`` (the confusion matrices) or ``calibrate`` (the table of confidences) measured into
+the package.
 
 Logs come from the generated worlds in ``tests/support_failures`` and, where ``--data`` (or ``LUCID_DATA``) names
 it, from the folder of public labelled logs. Every figure is printed as JSON, one object a line.
@@ -10,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import itertools
 import json
 import os
 import re
@@ -18,10 +20,14 @@ import statistics
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
+from benchmarks import failure_calibration as fitting
+from lucid_pipelines.failures.calibration import Calibration, Ground, calibration_to_json
 from lucid_pipelines.failures.classify import Classified, classify
 from lucid_pipelines.failures.confusion import answer_key
 from lucid_pipelines.failures.corpus import Corpus, build_corpus
@@ -41,6 +47,7 @@ QUIRKS: tuple[tuple[str, ...], ...] = (
 )  # fmt: skip
 _KEYWORDS = re.compile(rb"error|exception|traceback|fail|fatal|abort|killed", re.IGNORECASE)
 _CHUNK_LINES = 50
+_PACKAGE = Path(__file__).parents[1] / "lucid_pipelines" / "failures"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,8 @@ class Answer:
     component: str | None
     restart: bool
     confidence: float
+    ground: Ground | None = None
+    support_frac: float | None = None
 
 
 Method = Callable[[bytes, Tools], Answer]
@@ -59,9 +68,9 @@ Method = Callable[[bytes, Tools], Answer]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["scores", "ablations", "left-out", "speed", "all"])
+    parser.add_argument("what", choices=["scores", "ablations", "left-out", "calibrate", "speed", "all"])
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("LUCID_DATA", "../shared/data")))
-    parser.add_argument("--write-confusion", action="store_true", help="Write confusion.json into the package.")
+    parser.add_argument("--write", action="store_true", help="Write what was measured into the package.")
     options = parser.parse_args(arguments)
     sets = {"generated": generated_cases(), "public": public_cases(options.data)}
     tools = shipped_tools()
@@ -73,7 +82,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for method_name, method in ABLATIONS.items():
                 report("ablation " + method_name, name, measure(cases, method, tools))
     if options.what in ("left-out", "all"):
-        left_out(sets, tools, write=options.write_confusion)
+        left_out(sets, tools, write=options.write)
+    if options.what in ("calibrate", "all"):
+        calibrate(sets, tools, write=options.write)
     if options.what in ("speed", "all"):
         speeds(sets["public"] or sets["generated"], tools)
     return 0
@@ -116,10 +127,11 @@ def public_cases(data: Path) -> list[FailureCase]:
 # ---------------------------------------------------------------- methods
 
 
-def whole(data: bytes, tools: Tools) -> Answer:
-    """The handler as it is."""
+def whole(data: bytes, tools: Tools, calibration: Calibration | None = None) -> Answer:
+    """The handler as it is; with its own table of confidences, or another."""
     located = locate(scan(lines_of(data), detect_labels_in(data), tools.judge), tools.harmless)
-    return _answer(located, classify(located, tools.rules, tools.model, tools.thresholds), tools)
+    classified = classify(located, tools.rules, tools.model, tools.thresholds, calibration=calibration)
+    return _answer(located, classified, tools)
 
 
 def rules_alone(data: bytes, tools: Tools) -> Answer:
@@ -194,6 +206,8 @@ def _answer(located: Located, classified: Classified, tools: Tools) -> Answer:
         classified.component.value if classified.component else None,
         restart,
         classified.confidence,
+        classified.ground,
+        classified.support_frac,
     )
 
 
@@ -251,70 +265,98 @@ def tally(pairs: Sequence[tuple[FailureCase, Answer]]) -> dict[str, object]:
 
 def left_out(sets: dict[str, list[FailureCase]], tools: Tools, *, write: bool) -> None:
     """Take the rules and training lines of each failure's own family away, then diagnose it."""
-    corpus = build_corpus(variants=2)
     matrices: dict[str, Counter[tuple[str, str]]] = {"known": Counter(), "left_out": Counter()}
     for name, cases in sets.items():
         if not cases:
             continue
-        smaller: dict[str, Tools] = {}
         pairs: list[tuple[FailureCase, Answer]] = []
-        located_again: list[bool] = []
-        for case in cases:
-            full = scan(lines_of(case.data), detect_labels_in(case.data), tools.judge)
-            family = _family_of(locate(full, tools.harmless))
-            known = whole(case.data, tools)
-            fewer = tools
-            if family is not None:
-                if family not in smaller:
-                    smaller[family] = _without(tools, corpus, family)
-                fewer = smaller[family]
-            answer = whole(case.data, fewer)
+        families: set[str] = set()
+        located_again = 0
+        for case, family, fewer in _each_without(cases, tools):
+            known, answer = whole(case.data, tools), whole(case.data, fewer)
             pairs.append((case, answer))
-            located_again.append(answer.root_line == known.root_line)
+            families |= {family} - {None}
+            located_again += answer.root_line == known.root_line
             for setting, said in (("known", known), ("left_out", answer)):
                 if case.category is not None:
                     category = Category(said.category) if said.category else None
                     matrices[setting][case.category, answer_key(category, is_restarted=said.restart)] += 1
         result = tally(pairs)
-        result["families_left_out"] = len(smaller)
-        result["same_root_as_with_the_family"] = sum(located_again)
+        result["families_left_out"] = len(families)
+        result["same_root_as_with_the_family"] = located_again
         report("families left out", name, result)
-        report("calibration", name, {"bins": calibration(pairs)})
         misses = [c.name for c, a in pairs if a.category != c.category]
         report("misses", name, {"category": misses})
     if write:
         _write_confusion(matrices)
 
 
-def calibration(pairs: Sequence[tuple[FailureCase, Answer]]) -> list[dict[str, object]]:
-    """How often answers of a given confidence are right."""
-    bins: list[dict[str, object]] = []
-    edges = (0.0, 0.4, 0.6, 0.7, 0.85, 0.95, 1.01)
-    for low, high in itertools.pairwise(edges):
-        inside = [(c, a) for c, a in pairs if low <= a.confidence < high and a.category is not None]
-        if inside:
-            right = sum(a.category == c.category for c, a in inside) / len(inside)
-            said = statistics.fmean(a.confidence for _, a in inside)
-            bins.append(
-                {
-                    "from": low,
-                    "to": min(high, 1.0),
-                    "answers": len(inside),
-                    "said": round(said, 3),
-                    "right": round(right, 3),
-                }
-            )
-    return bins
+def calibrate(sets: dict[str, list[FailureCase]], tools: Tools, *, write: bool) -> None:
+    """How sure answers may be: what was guessed, what a table says that saw other families, or other logs, only."""
+    rows = {
+        name: _calibration_rows(cases, tools) + _calibration_rows(cases, tools, without=False)
+        for name, cases in sets.items()
+        if cases
+    }
+    everything = [row for name in rows for row in rows[name]]
+    version = tools.rules.version
+    for name, mine in rows.items():
+        others = [row for name_ in rows for row in rows[name_] if name_ != name]
+        table = fitting.fit(others, version=version, date="", source="the other logs") if others else None
+        for setting, is_known in (("family left out", False), ("nothing left out", True)):
+            said_of = [row for row in mine if row.is_known is is_known]
+            where = f"{name}, {setting}"
+            report("grounds", where, {"grounds": fitting.by_ground(said_of)})
+            report("reliability as guessed before", where, fitting.reliability(said_of, fitting.guessed))
+            report("reliability cross-fitted", where, fitting.cross_fitted_reliability(said_of, everything))
+            if table is not None:
+                measured = fitting.reliability(said_of, fitting.applied(table))
+                report("reliability by the other logs", where, measured)
+    if write:
+        today = datetime.now(UTC).date().isoformat()
+        source = "python -m benchmarks.failures calibrate --write; logs: " + ", ".join(
+            f"{sum(not row.is_known for row in mine)} {name}" for name, mine in rows.items()
+        )
+        document = calibration_to_json(fitting.fit(everything, version=version, date=today, source=source))
+        (_PACKAGE / "calibration.json").write_text(json.dumps(document, indent=1) + "\n")
+
+
+def _calibration_rows(cases: Sequence[FailureCase], tools: Tools, *, without: bool = True) -> list[fitting.Row]:
+    """The answers to failures and endings, with the own family of each taken away; none where nothing was answered."""
+    rows: list[fitting.Row] = []
+    for case, family, fewer in _each_without(cases, tools):
+        answer = whole(case.data, fewer if without else tools, fitting.certain())
+        if answer.ground is not None:
+            parts = (case.component, *(c or None for c in case.components))
+            is_right = answer.category == case.category and answer.component in parts
+            where = (family or case.name, answer.ground, answer.support_frac, answer.confidence)
+            rows.append(fitting.Row(*where, is_right, is_known=not without))
+    return rows
+
+
+def _each_without(cases: Sequence[FailureCase], tools: Tools) -> Iterator[tuple[FailureCase, str | None, Tools]]:
+    """Each case with its family and the tools without it."""
+    for case in cases:
+        found = scan(lines_of(case.data), detect_labels_in(case.data), tools.judge)
+        family = _family_of(locate(found, tools.harmless))
+        yield case, family, tools if family is None else _without(family)
 
 
 def _family_of(located: Located) -> str | None:
     return located.root.verdict.family_name if located.root is not None else None
 
 
-def _without(tools: Tools, corpus: Corpus, family: str) -> Tools:
+@cache
+def _without(family: str) -> Tools:
+    tools, corpus = shipped_tools(), _corpus()
     gone = [rule for rule in tools.rules.rules if rule.family is not None and rule.family.name == family]
     kept = tuple(line for line in corpus.lines if not any(rule.matches(line.text) for rule in gone))
     return replace(tools, rules=tools.rules.without([family]), model=train(replace(corpus, lines=kept)))
+
+
+@cache
+def _corpus() -> Corpus:
+    return build_corpus()
 
 
 def _write_confusion(matrices: dict[str, Counter[tuple[str, str]]]) -> None:
@@ -324,8 +366,7 @@ def _write_confusion(matrices: dict[str, Counter[tuple[str, str]]]) -> None:
         for (true, answer), count in sorted(counts.items()):
             rows[setting].setdefault(true, {})[answer] = count
     document = {"source": "benchmarks/failures.py left-out: generated and public logs together", "matrices": rows}
-    path = Path(__file__).parents[1] / "lucid_pipelines" / "failures" / "confusion.json"
-    path.write_text(json.dumps(document, indent=1) + "\n")
+    (_PACKAGE / "confusion.json").write_text(json.dumps(document, indent=1) + "\n")
 
 
 def speeds(cases: Sequence[FailureCase], tools: Tools, rounds: int = 5) -> None:

@@ -7,9 +7,10 @@ a person is asked.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from lucid_pipelines.failures.calibration import Calibration, Ground, load_calibration
 from lucid_pipelines.failures.locate import Located
 from lucid_pipelines.failures.records import Record, RecordKind, is_bare_exception
 from lucid_pipelines.failures.rulebase import Family, RuleBase
@@ -22,6 +23,9 @@ _NEAR_PLACES = 300
 _VAGUE = frozenset({"internal-assert", "segfault"})
 _SURE = 0.85
 _HARDLY = 0.05
+_DISPUTED = 0.55
+"""The most that an answer is sure of that says only how a process died, or against which its own wording speaks; a
+judgement, not measured."""
 _SIGNATURE = re.compile(
     r"unexpected keyword argument|missing \d+ required (positional|keyword)|takes (from )?\d+ .{0,20}positional|"
     r"got multiple values for|takes no arguments|object is not callable|not subscriptable"
@@ -50,6 +54,19 @@ _NATIVE = re.compile(
 )
 
 
+_NAMES_A_CAUSE = frozenset(
+    {
+        Ground.HARDWARE,
+        Ground.SPECIFIC,
+        Ground.GENERAL,
+        Ground.PASSING,
+        Ground.SHAPE,
+        Ground.OWN_CODE,
+        Ground.PACKAGE_CODE,
+    }
+)
+
+
 class Source(StrEnum):
     """What an answer rests on."""
 
@@ -68,10 +85,14 @@ class Classified:
     Attributes:
         category, component: ``None`` where nothing is to blame, or it is unknown.
         restart: what a restart would do.
-        confidence: probability that category and component are right.
+        confidence: probability that category and component are right, as measured mostly of kinds of failure that
+            no rule was written for: of the kinds that the rules know a lower bound.
         source: what the answer rests on.
         family: the failure family, when a rule or evidence named one.
         reasons: why, in order, for people.
+        ground: the same as ``source``, as finely as its reliability differs; ``None`` where nothing was answered.
+        support_frac: probability that the text model gives to the category; ``None`` = it was not asked.
+        is_disputed: the error's own wording speaks against it.
     """
 
     category: Category | None
@@ -82,6 +103,14 @@ class Classified:
     rule_id: str | None = None
     family: Family | None = None
     reasons: tuple[str, ...] = ()
+    ground: Ground | None = None
+    support_frac: float | None = None
+    is_disputed: bool = False
+
+    @property
+    def names_a_cause(self) -> bool:
+        """Whether a rule or the shape of a traceback names the cause, and nothing speaks against it."""
+        return self.ground in _NAMES_A_CAUSE and not self.is_disputed
 
     @property
     def is_known(self) -> bool:
@@ -103,21 +132,6 @@ class Thresholds:
     ask_language_model: float = 0.75
 
 
-CONFIDENCE = {
-    "hardware": 0.96,
-    "rule": 0.92,
-    "symptom": 0.65,
-    "echo": 0.45,
-    "shape": 0.80,
-    "exception": 0.85,
-    "words": 0.70,
-    "disputed": 0.55,
-    "blameless": 0.90,
-}
-"""How often answers of each kind are right when three of ten failures are of a family that no rule was written for:
-``benchmarks/failures.py left-out`` measures both."""
-
-
 def classify(
     located: Located,
     rules: RuleBase,
@@ -125,6 +139,7 @@ def classify(
     thresholds: Thresholds | None = None,
     *,
     use_rules: bool = True,
+    calibration: Calibration | None = None,
 ) -> Classified:
     """The class of what ``locate`` found.
 
@@ -132,14 +147,31 @@ def classify(
         located: the first true error and what stands around it.
         model: judges what no rule knows; ``None`` = such things stay unknown.
         use_rules: ``False`` measures the text model alone.
+        calibration: how sure answers are; ``None`` = as shipped.
     """
     limits = thresholds or Thresholds()
+    answer = _answer(located, rules, model, limits, use_rules=use_rules)
+    if answer.ground is None:
+        return answer
+    measured = (calibration or load_calibration()).confidence(answer.ground, answer.support_frac)
+    answer = replace(answer, confidence=min(measured, answer.confidence))
+    if answer.category is None or answer.confidence >= limits.category:
+        return answer
+    why = f"such answers are right in {answer.confidence:.0%} of cases only: a person should look"
+    return Classified(None, None, Restart.NEVER, answer.confidence, Source.NONE, reasons=(*answer.reasons, why))
+
+
+def _answer(
+    located: Located, rules: RuleBase, model: TextModel | None, limits: Thresholds, *, use_rules: bool
+) -> Classified:
+    """The class with what it rests on; its confidence is the most that it may be."""
     root = located.root
     # 1. Nothing failed, or its cause is not in the log.
     if located.ending is not Ending.FAILED or root is None:
         why = "nothing is to blame: " + located.basis
-        confidence = CONFIDENCE["blameless"] if located.ending is not Ending.UNKNOWN else 0.0
-        return Classified(None, None, Restart.NEVER, confidence, Source.NONE, reasons=(why,))
+        if located.ending is Ending.UNKNOWN:
+            return Classified(None, None, Restart.NEVER, 0.0, Source.NONE, reasons=(why,))
+        return Classified(None, None, Restart.NEVER, 1.0, Source.NONE, reasons=(why,), ground=Ground.BLAMELESS)
     # 2. A rule names the family; evidence beside it may sharpen it.
     family = root.verdict.family
     if use_rules and family is not None and not root.verdict.is_generic:
@@ -152,7 +184,7 @@ def classify(
     if use_rules and (shaped := _by_shape(root.record, rules)) is not None:
         return shaped
     # 5. A plain Python error raised by the job's own code is the job's own.
-    if use_rules and (plain := _by_own_code(root)) is not None:
+    if use_rules and (plain := _by_own_code(root, model)) is not None:
         return plain
     # 6. The text model, with what kind of exception it is as a prior.
     return _by_model(root, model, limits, use_rules=use_rules)
@@ -161,18 +193,14 @@ def classify(
 def _by_family(root: Judged, family: Family, located: Located, rules: RuleBase, model: TextModel | None) -> Classified:
     name = family.name
     reasons = [f"{root.verdict.rule_id}: {family.title}"]
+    most, restart = 1.0, family.restart
     if root.role is Role.WEAK:
-        confidence = CONFIDENCE["symptom"]
         reasons.append("a symptom: no rank names an earlier cause")
-    else:
-        is_hardware = family.component in (Component.GPU, Component.NVLINK)
-        confidence = CONFIDENCE["hardware"] if is_hardware else CONFIDENCE["rule"]
     if _speaks_against(root, family, model):
-        confidence = min(confidence, CONFIDENCE["disputed"])
+        most, restart = _DISPUTED, Restart.UNSURE if restart.is_automatic else restart
         reasons.append("the wording speaks against it: a person should look before anything is restarted")
-    restart = family.restart
     if restart.is_automatic and _is_only_cited(root, rules):
-        restart, confidence = Restart.UNSURE, min(confidence, CONFIDENCE["disputed"])
+        most, restart = _DISPUTED, Restart.UNSURE
         reasons.append("the job's own code raised it, and the telling words stand in quotes: they may be its data")
     if restart.is_automatic and _is_for_a_person(root, family):
         restart = Restart.UNSURE
@@ -187,12 +215,32 @@ def _by_family(root: Judged, family: Family, located: Located, rules: RuleBase, 
         family.category,
         family.component,
         restart,
-        confidence,
+        most,
         Source.RULE,
         root.verdict.rule_id,
         family,
         tuple(reasons),
+        _ground_of(root, family),
+        _support(root, family.category, model),
+        most < 1.0,
     )
+
+
+def _ground_of(root: Judged, family: Family) -> Ground:
+    if root.role is Role.WEAK:
+        return Ground.SYMPTOM
+    if root.role is Role.CASCADE:
+        return Ground.PASSING
+    if family.component in (Component.GPU, Component.NVLINK):
+        return Ground.HARDWARE
+    return Ground.GENERAL if root.verdict.is_general else Ground.SPECIFIC
+
+
+def _support(root: Judged, category: Category, model: TextModel | None) -> float | None:
+    """How likely the text model thinks the category is; codes have no wording to read."""
+    if model is None or (root.verdict.rule_id or "").startswith("xid-"):
+        return None
+    return model.judge(root.record.judged_text).category_frac(category)
 
 
 def _is_only_cited(root: Judged, rules: RuleBase) -> bool:
@@ -216,13 +264,10 @@ def _is_for_a_person(root: Judged, family: Family) -> bool:
 
 def _speaks_against(root: Judged, family: Family, model: TextModel | None) -> bool:
     """The text model finds hardly any infrastructure in what a rule calls so; codes have no wording to read."""
-    if (
-        model is None
-        or family.category is not Category.INFRASTRUCTURE
-        or (root.verdict.rule_id or "").startswith("xid-")
-    ):
+    if family.category is not Category.INFRASTRUCTURE:
         return False
-    return model.judge(root.record.judged_text).category_frac(Category.INFRASTRUCTURE) < _HARDLY
+    support = _support(root, Category.INFRASTRUCTURE, model)
+    return support is not None and support < _HARDLY
 
 
 def _otherwise(root: Judged, family: Family, model: TextModel | None) -> Classified | None:
@@ -235,8 +280,9 @@ def _otherwise(root: Judged, family: Family, model: TextModel | None) -> Classif
         return None
     why = f"{root.verdict.rule_id} is vague, and the text reads like {label} ({share:.2f})"
     restart = Restart.UNSURE if category is Category.INFRASTRUCTURE else Restart.NEVER
-    confidence = min(share, CONFIDENCE["words"])
-    return Classified(category, component, restart, confidence, Source.TEXT_MODEL, "text-model", None, (why,))
+    return Classified(
+        category, component, restart, 1.0, Source.TEXT_MODEL, "text-model", None, (why,), Ground.WORDS, share
+    )
 
 
 def _by_echo(root: Judged, rules: RuleBase) -> Classified:
@@ -256,11 +302,12 @@ def _by_echo(root: Judged, rules: RuleBase) -> Classified:
         family.category,
         family.component,
         Restart.NEVER,
-        CONFIDENCE["echo"],
+        _DISPUTED,
         Source.EVIDENCE,
         root.verdict.rule_id,
         family,
         (why,),
+        Ground.ECHO,
     )
 
 
@@ -283,11 +330,11 @@ def _by_shape(record: Record, rules: RuleBase) -> Classified | None:
         f"raised in {frames[-1].file.rsplit('/', 1)[-1]}, inside an installed package, by a call that no own code makes"
     )
     return Classified(
-        family.category, None, family.restart, CONFIDENCE["shape"], Source.TRACEBACK, "frames", family, (why,)
+        family.category, None, family.restart, 1.0, Source.TRACEBACK, "frames", family, (why,), Ground.SHAPE
     )
 
 
-def _by_own_code(root: Judged) -> Classified | None:
+def _by_own_code(root: Judged, model: TextModel | None) -> Classified | None:
     family, frames = root.verdict.family, root.record.frames
     if family is None or not root.verdict.is_generic or not frames or not frames[-1].is_own_code:
         return None
@@ -298,11 +345,13 @@ def _by_own_code(root: Judged) -> Classified | None:
         family.category,
         None,
         Restart.NEVER,
-        CONFIDENCE["exception"],
+        1.0,
         Source.TRACEBACK,
         root.verdict.rule_id,
         family,
         (why,),
+        Ground.OWN_CODE,
+        _support(root, family.category, model),
     )
 
 
@@ -322,10 +371,12 @@ def _by_model(root: Judged, model: TextModel | None, limits: Thresholds, *, use_
     source = Source.TEXT_MODEL if opinion is not None else Source.TRACEBACK
     why = f"no rule knows this text; it reads like {label} ({shares[label]:.2f})"
     if family is not None and category is family.category:
-        return Classified(category, component, Restart.NEVER, max(shares[label], CONFIDENCE["exception"]), Source.RULE,
-            root.verdict.rule_id, family, (f"{family.title}: {record.exception_type}", why))  # fmt: skip
-    confidence = min(shares[label], CONFIDENCE["words"])
-    return Classified(category, component, restart, confidence, source, "text-model", None, (why,))
+        return Classified(category, component, Restart.NEVER, 1.0, Source.RULE, root.verdict.rule_id, family,
+            (f"{family.title}: {record.exception_type}", why), Ground.PACKAGE_CODE,
+            _support(root, family.category, model))  # fmt: skip
+    ground = Ground.EXCEPTION_WORDS if is_python else Ground.WORDS
+    share = sum(x for name, x in shares.items() if LABELS[name][0] is category)
+    return Classified(category, component, restart, 1.0, source, "text-model", None, (why,), ground, share)
 
 
 def _prior(record: Record, *, is_code: bool) -> dict[str, float]:

@@ -84,6 +84,7 @@ def examine(
     if (
         language_model is not None
         and diagnosis.ending is Ending.FAILED
+        and not c.names_a_cause
         and c.confidence < tools.thresholds.ask_language_model
     ):
         outcome = ask(language_model, lines_around(diagnosis))

@@ -130,6 +130,11 @@ class Verdict:
         """Whether hardware evidence nearby explains it better than its own words."""
         return self.family is not None and self.family.name in _SYMPTOM_FAMILIES
 
+    @property
+    def is_general(self) -> bool:
+        """Whether the words are used for many things, and so often for another one."""
+        return self.family is not None and self.family.name in (_SYMPTOM_FAMILIES | _SAID_IN_PASSING)
+
 
 @dataclass(slots=True)
 class Judge:
