@@ -87,6 +87,22 @@ def test_packed_lucid_only_stops_jobs_whose_pair_was_unstable(jobs: list[TraceJo
     assert set(result.attempt_end.tolist()) <= {AttemptEnd.DONE, AttemptEnd.PROFILED}
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if policies.get(name).is_local])
+@SETTINGS
+@given(traces(), CLUSTERS)
+def test_a_local_policy_decides_the_same_if_it_is_asked_at_every_event(
+    name: str, jobs: list[TraceJob], cluster: ClusterSpec
+) -> None:
+    found = given_input(jobs, cluster)
+    seldom = replay(found, policies.get(name), options())
+    asked = policies.get(name)
+    asked.is_local = False
+    often = replay(found, asked, options())
+    assert seldom.passes <= often.passes
+    for column in ("attempt_job", "attempt_start_s", "attempt_end_s", "end_s", "queue_s"):
+        assert np.array_equal(getattr(seldom, column), getattr(often, column), equal_nan=True), column
+
+
 class FreshEveryTime:
     """Asks a new policy at every pass and checks that the kept one decides the same."""
 
