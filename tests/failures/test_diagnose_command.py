@@ -85,7 +85,8 @@ def test_a_name_with_brackets_and_a_packing_that_is_not_read(app: typer.Typer, t
     odd = tmp_path / "run[red]a.log"
     odd.write_bytes(build(ECC, 1).data)
     shown = CliRunner().invoke(app, [str(odd)])
-    assert shown.exit_code == 0 and "run[red]a.log" in shown.output
+    assert shown.exit_code == 0
+    assert "run[red]a.log" in shown.output.replace("\n", ""), "lines of a narrow terminal may break in it"
     packed = tmp_path / "a.log.zst"
     packed.write_bytes(b"\x28\xb5\x2f\xfd rest")
     refused = CliRunner().invoke(app, [str(packed)])
