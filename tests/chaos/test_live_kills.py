@@ -19,7 +19,7 @@ from lucid_pipelines.settings import Settings
 from tests.chaos.test_kills import SCRIPT, TARGETS, strike
 from tests.support_service import processes_of, service_settings
 
-ROUNDS = int(os.environ.get("LUCID_CHAOS_LIVE_ROUNDS", "2"))
+ROUNDS = int(os.environ.get("LUCID_CHAOS_LIVE_ROUNDS", "1"))
 SEED = int(os.environ.get("LUCID_CHAOS_SEED", "20260101"))
 PER_ROUND = 6
 NODES = "[{name: n1, gpus: 2, vc: vision}, {name: n2, gpus: 2, vc: nlp}, {name: n3, gpus: 2, vc: profiler}]"

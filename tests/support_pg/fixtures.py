@@ -58,6 +58,7 @@ BEGIN
         END IF;
     END LOOP;
     {deletes}
+    UPDATE lucid.changes SET value = value + 1; -- an open store looks again
 END $$
 """
 

@@ -110,6 +110,7 @@ def _empty_sqlite(url: str) -> None:
                 if table.name != "changes":  # which only ever grows
                     connection.execute(f"DELETE FROM {table.name}")
             # Numbers of events only ever grow, too: an open store follows them.
+            connection.execute("UPDATE changes SET value = value + 1")  # an open store looks again
             connection.execute("DELETE FROM sqlite_sequence WHERE name <> 'events'")
     finally:
         connection.close()

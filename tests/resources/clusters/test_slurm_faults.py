@@ -328,7 +328,10 @@ def test_a_job_of_nobody_is_refused_for_good_and_one_of_another_user_runs_as_tha
 def test_ranks_of_a_job_on_two_nodes(harness: SlurmHarness) -> None:
     both = Placement.of({"n1": [0, 1], "n2": [0, 1]})
     told = "$NODE_RANK $NNODES $MASTER_ADDR $CUDA_VISIBLE_DEVICES"
-    attempt = harness.start(f'echo "{told}"; test $NODE_RANK = 0 || exit 9; sleep 60', placement=both)
+    # Rank 1 fails once the other has begun, and once what that one said has had the time to arrive.
+    rank_1 = "until test -e began; do sleep 0.1; done; sleep 1; exit 9"
+    script = f'echo "{told}"; test $NODE_RANK = 0 || {{ {rank_1}; }}; touch began; sleep 60'
+    attempt = harness.start(script, placement=both)
     record = ended(harness, attempt)
     assert (record.exit_code, record.detail) == (9, "rank 1 on n2 failed first")
     assert {"0: 0 2 n1 0,1", "1: 1 2 n1 0,1"} <= set(harness.log(attempt).decode().splitlines())
