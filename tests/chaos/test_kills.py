@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -30,6 +29,8 @@ from tests.support_service import processes_of, service_settings
 
 ROUNDS = int(os.environ.get("LUCID_CHAOS_ROUNDS", "5"))
 SEED = int(os.environ.get("LUCID_CHAOS_SEED", "20260101"))
+PATIENCE_S = 20.0
+"""A scheduling run is there only while there is work."""
 LUCID = [str(Path(sys.executable).parent / "lucid")]
 SCRIPT = """\
 import os, sys, time
@@ -110,20 +111,31 @@ def _submit(source: Path, ledger: Path, code: int, name: str) -> subprocess.Pope
 
 
 def strike(settings: Settings, target: str, chance: random.Random) -> int:
-    """Kill one process of this kind. Returns how many were."""
+    """Kill one process of this kind, as soon as there is one. Returns how many were."""
+    deadline = time.monotonic() + PATIENCE_S
+    while target != "submitting command":
+        victims = _victims(settings, target)
+        if victims:
+            return _kill(chance.choice(victims))
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.1)
+    return 0
+
+
+def _victims(settings: Settings, target: str) -> list[psutil.Process]:
     status = read_status(run_files(settings))
-    if status is None or target == "submitting command":
-        return 0
+    if status is None:
+        return []
     if target in status.processes:
-        return _kill_pid(status.processes[target].pid)
+        return _existing(status.processes[target].pid)
     runs = _children(status.processes["run-server"].pid)
     if target == "scheduling run":
-        return _kill(chance.choice(runs)) if runs else 0
+        return runs
     wrappers = [p for p in processes_of(settings.home) if any(part.endswith("spec.json") for part in _command(p))]
     parents = [parent for wrapper in wrappers if (parent := _parent(wrapper)) is not None and parent.pid > 1]
     ours = [parent for parent in parents if str(settings.home) in " ".join(_command(parent)) or parent in runs]
-    victims = ours or runs  # a wrapper is detached: what launched it is the scheduling run
-    return _kill(chance.choice(victims)) if victims else 0
+    return ours or runs  # a wrapper is detached: what launched it is the scheduling run
 
 
 def _ended_once_and_truly(client: Client, job: Job, attempts: list[Attempt], ledger: Path, code: int) -> None:
@@ -160,12 +172,11 @@ def _kill(process: psutil.Process) -> int:
     return 1
 
 
-def _kill_pid(pid: int) -> int:
+def _existing(pid: int) -> list[psutil.Process]:
     try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return 0
-    return 1
+        return [psutil.Process(pid)]
+    except psutil.NoSuchProcess:
+        return []
 
 
 def _children(pid: int) -> list[psutil.Process]:
