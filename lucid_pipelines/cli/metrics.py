@@ -17,8 +17,9 @@ from lucid_pipelines.control.following import Follower
 from lucid_pipelines.control.live_metrics import Curves, curves_of
 from lucid_pipelines.domain.errors import NotFoundError
 from lucid_pipelines.domain.job import Attempt, Job
+from lucid_pipelines.duration_text import span_text
 from lucid_pipelines.store import ActiveAttempt, Tracked
-from lucid_pipelines.tracker.curves import Points, curve_lines, span_text
+from lucid_pipelines.tracker.curves import Points, curve_lines
 
 _REFRESH_S = 2.0
 _HEIGHT = 8

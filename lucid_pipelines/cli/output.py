@@ -16,6 +16,7 @@ from rich.text import Text
 
 from lucid_pipelines.domain.job import Job
 from lucid_pipelines.domain.states import JobState
+from lucid_pipelines.duration_text import compact_text as seconds
 
 if TYPE_CHECKING:
     from lucid_pipelines.store import Tracked
@@ -145,20 +146,6 @@ def _outcome(job: Job) -> str:
     if job.state is JobState.COMPLETED:
         return job.outcome.value
     return f"{job.outcome.value}: {job.detail}" if job.detail else job.outcome.value
-
-
-def seconds(value_s: float | None) -> str:
-    """A duration for people: ``4.2s``, ``3m05s``, ``2h07m``, ``5d03h``."""
-    if value_s is None:
-        return "–"
-    if value_s < 60:
-        return f"{value_s:.1f}s"
-    whole = round(value_s)
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02d}s"
-    if whole < 86_400:
-        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
-    return f"{whole // 86_400}d{whole % 86_400 // 3600:02d}h"
 
 
 def one_line(text: str) -> Text:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from lucid_pipelines.duration_text import one_unit_text
+
 Facts = Mapping[str, Any]
 
 _SCORES = {0: "light", 1: "medium", 2: "heavy"}
@@ -163,11 +165,7 @@ _WORDS: dict[str, tuple[str, Callable[[Facts], str]]] = {
 
 
 def _s(value: object) -> str:
-    if not isinstance(value, int | float):
-        return "an unknown time"
-    if value < 120:
-        return f"{value:.0f} s"
-    return f"{value / 60:.0f} min" if value < 7_200 else f"{value / 3600:.1f} h"
+    return one_unit_text(value) if isinstance(value, int | float) else "an unknown time"
 
 
 def _gpu_time(value: object) -> str:

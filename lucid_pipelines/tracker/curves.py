@@ -7,6 +7,8 @@ import math
 from collections.abc import Sequence
 from html import escape
 
+from lucid_pipelines.duration_text import span_text
+
 Points = Sequence[tuple[float, float]]
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 360, 120, 52, 18, 16
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
@@ -66,18 +68,6 @@ def curve_lines(points: Points, width: int, height: int) -> list[str]:
     ]
     left, right = span_text(x0), span_text(x1)
     return [*lines, " " * 11 + left + right.rjust(columns - len(left))]
-
-
-def span_text(seconds: float) -> str:
-    """A time since a beginning: ``40s``, ``12m``, ``3h05m``, ``2d04h``."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m"
-    if whole < 86_400:
-        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
-    return f"{whole // 86_400}d{whole % 86_400 // 3600:02d}h"
 
 
 def _finite(points: Points) -> list[tuple[float, float]]:

@@ -9,6 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from lucid_pipelines.duration_text import spaced_text
 from lucid_pipelines.tracker.progress import Progress
 
 _SPARKS = "▁▂▃▄▅▆▇█"
@@ -30,7 +31,7 @@ def progress_table(rows: Sequence[tuple[str, Progress]]) -> Table:
             _number(progress.step_time_s) + (" an epoch" if progress.step_time_unit == "epoch" else ""),
             _number(progress.loss),
             f"{progress.throughput:,.5g} {progress.throughput_unit}" if progress.throughput is not None else "–",
-            duration_text(progress.eta_s),
+            spaced_text(progress.eta_s),
             f"{progress.confidence:.0%}" if not progress.is_missing else "–",
         )
     return table
@@ -66,20 +67,6 @@ def sparkline(values: Sequence[float], width: int = SPARK_WIDTH) -> str:
     if high <= low:
         return _SPARKS[0] * len(newest)
     return "".join(_SPARKS[int((value - low) / (high - low) * (len(_SPARKS) - 1))] for value in newest)
-
-
-def duration_text(seconds: float | None) -> str:
-    """``2 d 3 h``, ``5 h 10 min``, ``3 min``, ``40 s``; a dash for unknown."""
-    if seconds is None:
-        return "–"
-    minutes, s = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    if days:
-        return f"{days} d {hours} h"
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min" if minutes else f"{s} s"
 
 
 def _step(progress: Progress) -> str:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from lucid_pipelines.cli.main import app
 from lucid_pipelines.cli.track import watch
 from lucid_pipelines.domain.errors import InputError, NotFoundError
-from lucid_pipelines.tracker.display import duration_text, live_view, progress_table, sparkline
+from lucid_pipelines.tracker.display import live_view, progress_table, sparkline
 from lucid_pipelines.tracker.tracking import track_file
 
 RUN = CliRunner()
@@ -126,4 +126,3 @@ def test_people_read_what_is_missing_and_why(tmp_path: Path) -> None:
 def test_small_pictures() -> None:
     assert sparkline([1, 2, 3]) == "▁▄█"
     assert sparkline([2, 2]) == "▁▁"
-    assert [duration_text(s) for s in (None, 40, 200, 4000, 200000)] == ["–", "40 s", "3 min", "1 h 6 min", "2 d 7 h"]
