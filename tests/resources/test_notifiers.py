@@ -25,6 +25,7 @@ from lucid_pipelines.resources.notifiers import (
     configured_notifiers,
     missing_secrets,
 )
+from lucid_pipelines.resources.notifiers.deadline import ends_within
 from lucid_pipelines.settings import EmailSettings, HooksSettings
 
 NOTICE = Notice(
@@ -271,6 +272,36 @@ def test_a_mail_server_that_drips_is_cut_off_in_time() -> None:
     began = time.monotonic()
     chosen = EmailSettings(host="127.0.0.1", security="none", to=("a@example.com",), sender="b@example.com")
     with dripping(b"220 here\r\n", b"250-more\r\n") as port, pytest.raises(ExternalError):
+        EmailNotifier(chosen.model_copy(update={"port": port})).send(NOTICE, 1.0)
+    assert time.monotonic() - began < 4.0
+
+
+def test_the_limit_holds_when_the_connection_is_wrapped_for_tls_meanwhile() -> None:
+    """As ``ssl`` and ``starttls`` do it: the object that was given loses its descriptor to another."""
+    mine, theirs = socket.socketpair()
+    began = time.monotonic()
+    with theirs, ends_within(mine, 0.2), socket.socket(fileno=mine.detach()) as wrapped:
+        wrapped.settimeout(5.0)
+        assert wrapped.recv(1) == b""
+    assert time.monotonic() - began < 3.0
+
+
+HANDSHAKE = b"\x16\x03\x03\x40\x00"
+"""A TLS record of which 16 KiB are announced; they come drop by drop."""
+
+
+def test_a_hook_whose_tls_handshake_drips_is_cut_off_in_time() -> None:
+    began = time.monotonic()
+    with dripping(HANDSHAKE, b"\x02") as port, pytest.raises(ExternalError):
+        WebhookNotifier(f"https://127.0.0.1:{port}/", allow_private=True).send(NOTICE, 1.0)
+    assert time.monotonic() - began < 4.0
+
+
+def test_a_mail_server_whose_tls_handshake_drips_is_cut_off_in_time() -> None:
+    began = time.monotonic()
+    chosen = EmailSettings(host="127.0.0.1", security="starttls", to=("a@example.com",), sender="b@example.com")
+    talk = b"220 here\r\n250-here\r\n250 STARTTLS\r\n220 go\r\n"
+    with dripping(talk, HANDSHAKE) as port, pytest.raises(ExternalError):
         EmailNotifier(chosen.model_copy(update={"port": port})).send(NOTICE, 1.0)
     assert time.monotonic() - began < 4.0
 
