@@ -8,16 +8,15 @@ know the confidence is a lower bound.
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from importlib.resources import files
 from typing import cast
 
 from lucid_pipelines.domain.errors import InputError
+from lucid_pipelines.failures.shipped import shipped_json
 
 FORMAT = 1
 
@@ -156,9 +155,4 @@ def _curve(row: Mapping[str, object]) -> Curve:
 @lru_cache(maxsize=1)
 def load_calibration() -> Calibration:
     """The table that is shipped. Raises ``InputError`` when it is damaged."""
-    text = (files("lucid_pipelines.failures") / "calibration.json").read_text("utf-8")
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise InputError(f"the calibration is not JSON: {error}") from error
-    return calibration_from_json(document)
+    return calibration_from_json(shipped_json("calibration.json"))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import random
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from typing import cast
 
 from lucid_pipelines.domain.errors import InputError, did_you_mean
+from lucid_pipelines.failures.shipped import shipped_json
 from lucid_pipelines.failures.vocabulary import Category
 
 UNKNOWN = "unknown"
@@ -65,9 +64,8 @@ def load_confusion(setting: str = "left_out") -> ConfusionMatrix:
     Raises:
         InputError: an unknown setting, or the file is damaged.
     """
-    text = (files("lucid_pipelines.failures") / "confusion.json").read_text("utf-8")
     try:
-        document = cast("dict[str, dict[str, dict[str, dict[str, int]]]]", json.loads(text))
+        document = cast("dict[str, dict[str, dict[str, dict[str, int]]]]", shipped_json("confusion.json"))
         matrices = document["matrices"]
         if setting not in matrices:
             raise InputError(f"no confusion matrix {setting!r}{did_you_mean(setting, matrices)}")

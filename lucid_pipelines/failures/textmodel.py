@@ -13,13 +13,13 @@ import re
 import zlib
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
 from lucid_pipelines.domain.errors import InputError
+from lucid_pipelines.failures.shipped import shipped_json
 from lucid_pipelines.failures.vocabulary import Category, Component
 
 DIMENSION = 4096
@@ -180,12 +180,7 @@ def model_from_json(document: dict[str, object]) -> TextModel:
 @lru_cache(maxsize=1)
 def load_text_model() -> TextModel:
     """The model that is shipped. Raises ``InputError`` when it does not give its golden answers."""
-    text = (files("lucid_pipelines.failures") / "textmodel.json").read_text("utf-8")
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise InputError(f"the text model's file is not JSON: {error}") from error
-    return model_from_json(document)
+    return model_from_json(shipped_json("textmodel.json"))
 
 
 def _digest(model: TextModel) -> str:

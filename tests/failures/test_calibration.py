@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.failure_calibration import Row, applied, certain, cross_fitted, fit, guessed, reliability
 from lucid_pipelines.domain.errors import InputError
-from lucid_pipelines.failures import calibration
+from lucid_pipelines.failures import shipped
 from lucid_pipelines.failures.calibration import (
     Ground,
     calibration_from_json,
@@ -124,7 +124,7 @@ def test_a_damaged_table_is_refused(damage: object, tmp_path: Path, monkeypatch:
     assert callable(damage)
     damage(document)
     (tmp_path / "calibration.json").write_text(json.dumps(document))
-    monkeypatch.setattr(calibration, "files", lambda _package: tmp_path)
+    monkeypatch.setattr(shipped, "files", lambda _package: tmp_path)
     load_calibration.cache_clear()
     try:
         with pytest.raises(InputError, match="calibration"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lucid_pipelines.domain.errors import InputError
-from lucid_pipelines.failures import confusion
+from lucid_pipelines.failures import shipped
 from lucid_pipelines.failures.confusion import CLASSES, ConfusionMatrix, Verdict, answer_key, load_confusion
 from lucid_pipelines.failures.vocabulary import Category
 
@@ -79,7 +79,7 @@ def test_an_unknown_setting_names_the_near_one() -> None:
 )
 def test_a_damaged_file_is_refused(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "confusion.json").write_text(text)
-    monkeypatch.setattr(confusion, "files", lambda _package: tmp_path)
+    monkeypatch.setattr(shipped, "files", lambda _package: tmp_path)
     load_confusion.cache_clear()
     try:
         with pytest.raises(InputError, match="damaged"):
