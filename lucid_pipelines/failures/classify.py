@@ -116,6 +116,10 @@ class Classified:
     def is_known(self) -> bool:
         return self.category is not None
 
+    def advises_restart(self, ending: Ending, limits: Thresholds) -> bool:
+        """Whether to start a job that ended so again: a restart would help, and that is sure enough."""
+        return ending is Ending.FAILED and self.restart.is_automatic and self.confidence >= limits.restart
+
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:

@@ -197,11 +197,6 @@ def _diagnose(path: Path, found: Scan, tools: Tools, huge: HugeLog | None, size:
     rank = record.rank if record is not None else None
     if rank is None:
         rank = rank_from_path(path)
-    restart = (
-        located.ending is Ending.FAILED
-        and classified.restart.is_automatic
-        and classified.confidence >= tools.thresholds.restart
-    )
     return Diagnosis(
         file=str(path),
         ending=located.ending,
@@ -211,7 +206,7 @@ def _diagnose(path: Path, found: Scan, tools: Tools, huge: HugeLog | None, size:
         root_offset=record.offset if record is not None else None,
         root_text=record.text[:_MAX_TEXT] if record is not None else None,
         root_rank=rank,
-        is_restart_advised=restart,
+        is_restart_advised=classified.advises_restart(located.ending, tools.thresholds),
         cascade_lines=_cascade_lines(located),
         evidence=_evidence(located, classified),
         advice=_advice(located, classified),

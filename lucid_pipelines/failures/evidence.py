@@ -16,7 +16,7 @@ from lucid_pipelines.failures.diagnosis import Diagnosis
 from lucid_pipelines.failures.facts import FailureFacts, PastFailure, SchedulerEnd, place_of_rank
 from lucid_pipelines.failures.signature import signature_of
 from lucid_pipelines.failures.vocabulary import Category, Component, Ending, Restart
-from lucid_pipelines.failures.xid import XidPointsTo, XidReport, XidTable
+from lucid_pipelines.failures.xid import XidPointsTo, XidTable
 
 _REPEAT_WINDOW = timedelta(days=7)
 _PEER_WINDOW = timedelta(minutes=10)
@@ -265,14 +265,10 @@ def _from_xids(facts: FailureFacts, table: XidTable) -> list[Testimony]:
                 entry.component,
                 report.node,
                 report.gpu_index,
-                f"Xid {entry.code} on {_name(report)}: {says}",
+                f"Xid {entry.code} on {Suspect(report.node, report.gpu_index)}: {says}",
             )
         )
     return found
-
-
-def _name(report: XidReport) -> str:
-    return report.node if report.gpu_index is None else f"{report.node} GPU {report.gpu_index}"
 
 
 def _from_counters(facts: FailureFacts) -> list[Testimony]:

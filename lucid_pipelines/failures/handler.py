@@ -152,5 +152,5 @@ def _with_answer(diagnosis: Diagnosis, outcome: LanguageOutcome, tools: Tools) -
     assert answer is not None
     if diagnosis.classified.source is Source.RULE and diagnosis.classified.confidence >= answer.confidence:
         return diagnosis
-    restart = answer.restart.is_automatic and answer.confidence >= tools.thresholds.restart
-    return replace(diagnosis, classified=answer, is_restart_advised=restart)
+    advised = answer.advises_restart(diagnosis.ending, tools.thresholds)
+    return replace(diagnosis, classified=answer, is_restart_advised=advised)

@@ -230,9 +230,7 @@ def _raw_lines(reader: _Reader, start: int, end: int, number: int | None) -> Ite
     for offset, data in reader.pieces(start, end):
         if splitter is None or offset != expected:
             if splitter is not None:
-                last = splitter.pending()
-                if last is not None:
-                    yield last
+                yield from _rest(splitter)
                 number = splitter.state.number
             splitter = LineSplitter(SplitterState(offset, number))
         expected = offset + len(data)
@@ -242,9 +240,13 @@ def _raw_lines(reader: _Reader, start: int, end: int, number: int | None) -> Ite
                 continue
             yield line
     if splitter is not None:
-        last = splitter.pending()
-        if last is not None:
-            yield last
+        yield from _rest(splitter)
+
+
+def _rest(splitter: LineSplitter) -> list[RawLine]:
+    """The line that nothing ended."""
+    last = splitter.pending()
+    return [] if last is None else [last]
 
 
 def _open(path: Path, source: LogSource) -> _Reader:

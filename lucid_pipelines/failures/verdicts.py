@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -210,14 +211,7 @@ class Judge:
             if by_role[role]:
                 return _of(by_role[role][0], "")
         if is_bare_exception(text):
-            rule = next((rule for rule in found if rule.rule_id == _GENERIC_RULE), None)
-            return Verdict(
-                Role.ROOT,
-                rule.rule_id if rule else None,
-                rule.family if rule else None,
-                is_generic=True,
-                why="an exception whose traceback is not in the log",
-            )
+            return _generic(found, "an exception whose traceback is not in the log")
         if by_role[Role.BENIGN]:
             return _of(by_role[Role.BENIGN][0], "a known harmless line")
         if _SEVERITY.search(text):
@@ -271,14 +265,7 @@ class Judge:
             )
         if weak is not None:
             return _of(weak, weak.family.title if weak.family else "")
-        rule = next((rule for rule in found if rule.rule_id == _GENERIC_RULE), None)
-        return Verdict(
-            Role.ROOT,
-            rule.rule_id if rule else None,
-            rule.family if rule else None,
-            is_generic=True,
-            why="an exception that nothing caught",
-        )
+        return _generic(found, "an exception that nothing caught")
 
     def _said_by(self, record: Record, text: str) -> tuple[Rule, ...]:
         """The rules found, without those that accuse infrastructure or restart on the word of a quoted value only."""
@@ -352,6 +339,14 @@ def _is_weighty(rule: Rule) -> bool:
 
 def _of(rule: Rule, why: str) -> Verdict:
     return Verdict(rule.role, rule.rule_id, rule.family, rule.ending, rule.strength == "soft", why=why)
+
+
+def _generic(found: Sequence[Rule], why: str) -> Verdict:
+    """An exception of which only the type is known."""
+    rule = next((rule for rule in found if rule.rule_id == _GENERIC_RULE), None)
+    if rule is None:
+        return Verdict(Role.ROOT, is_generic=True, why=why)
+    return Verdict(Role.ROOT, rule.rule_id, rule.family, is_generic=True, why=why)
 
 
 def _conditions_met(rule: Rule, met: frozenset[Condition]) -> bool:
