@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.support_failures.model import Fault
-from tests.support_failures.reading import progress
+from tests.support_failures.reading import UNCAUGHT, ended, progress
 
 PY = "Traceback (most recent call last):\n"
 MAIN = PY + '  File "/home/u/train.py", line 88, in main\n'
@@ -162,14 +162,8 @@ Connection to gpu17 closed by remote host.''', echo="stall"),
 
 
 def _finished(*noise: str) -> bytes:
-    return (progress(0, 200) + "Training complete: 200 steps, final loss 0.0249\n" + "\n".join(noise) + "\n").encode()
+    return ended("Training complete: 200 steps, final loss 0.0249", *noise)
 
-
-def _stopped(*lines: str, steps: int = 200) -> bytes:
-    return (progress(0, steps) + "\n".join(lines) + "\n").encode()
-
-
-_TB = 'Traceback (most recent call last):\n  File "/home/u/{}.py", line 7, in <module>\n    run()\n'
 
 ENDINGS: dict[str, Callable[[], bytes]] = {
     "teardown_queue_feeder": lambda: _finished(
@@ -182,34 +176,34 @@ ENDINGS: dict[str, Callable[[], bytes]] = {
         "[W TCPStore.cpp:131] [c10d] recvValue failed on SocketImpl(fd=77): Failed to recv, got 0 bytes. Connection was likely closed.",
         "[E ProcessGroupNCCL.cpp:1537] [PG ID 0 Rank 3] Failed to check the \"should dump\" flag on TCPStore, (maybe TCPStore server has shut down too early)",
     ),
-    "k8s_preempted": lambda: _stopped(
+    "k8s_preempted": lambda: ended(
         "Normal   Preempted  1s  default-scheduler  Preempted by pod 9d1f-22aa on node gpu-17",
         "Received signal 15, shutting down", "command terminated with exit code 143",
     ),
-    "spot_notice": lambda: _stopped(
+    "spot_notice": lambda: ended(
         "WARNING: instance will be preempted in 30 seconds (metadata: preempted=TRUE)",
         "saving emergency checkpoint to /ckpt/step_200", "Terminated",
     ),
-    "lsf_runlimit": lambda: _stopped(
+    "lsf_runlimit": lambda: ended(
         "TERM_RUNLIMIT: job killed after reaching LSF run time limit.", "Exited with exit code 140.",
     ),
-    "pbs_walltime": lambda: _stopped("=>> PBS: job killed: walltime 3617 exceeded limit 3600", "Terminated"),
+    "pbs_walltime": lambda: ended("=>> PBS: job killed: walltime 3617 exceeded limit 3600", "Terminated"),
     "quoted_in_dataset": lambda: _finished(
         'sample 17: "my card says CUDA error: uncorrectable ECC error encountered, what do I do?"',
         'sample 18: "kernel: NVRM: Xid (PCI:0000:4e:00): 79, GPU has fallen off the bus"',
         "wrote 2 samples to samples.txt",
     ),
     "graded_programs": lambda: (progress(0, 200) + "".join(
-        f"[eval] problem {i}: candidate raised\n{_TB.format('cand')}IndexError: list index out of range\n[eval] problem {i}: failed (0/1)\n"
+        f"[eval] problem {i}: candidate raised\n{UNCAUGHT.format('cand')}IndexError: list index out of range\n[eval] problem {i}: failed (0/1)\n"
         for i in range(5)) + "[eval] pass@1 0.412 on 5 problems\nEvaluation finished, results in eval.json\n").encode(),
-    "keyboard_graceful": lambda: _stopped(
+    "keyboard_graceful": lambda: ended(
         "", "Detected KeyboardInterrupt, attempting graceful shutdown ...", "Exiting at the user's request",
     ),
-    "megatron_exit_interval": lambda: _stopped(
+    "megatron_exit_interval": lambda: ended(
         "exiting program after 230.1 minutes", "saving checkpoint at iteration 200 to /ckpt in torch_dist format",
         "successfully saved checkpoint from iteration 200 to /ckpt",
     ),
-    "scancelled_by_user": lambda: _stopped(
+    "scancelled_by_user": lambda: ended(
         "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.",
         "slurmstepd: error: *** STEP 88120.0 ON gpu17 CANCELLED AT 2024-05-02T11:00:00 ***",
         "RuntimeError: NCCL communicator was aborted on rank 3.",
@@ -217,14 +211,14 @@ ENDINGS: dict[str, Callable[[], bytes]] = {
     "retried_store": lambda: (progress(0, 100) +
         "botocore.exceptions.ClientError: An error occurred (SlowDown) when calling the PutObject operation: Please reduce your request rate.\n"
         "upload failed, attempt 1/5, waiting 2.0 s\nupload ok on attempt 2\n" + progress(100, 100) + "done.\n").encode(),
-    "ray_job_stopped": lambda: _stopped(
+    "ray_job_stopped": lambda: ended(
         "2024-05-02 11:00:00,000\tINFO job_manager.py:501 -- Job 'raysubmit_9aX' was stopped by the user",
         "*** SIGTERM received at time=1714647600 on cpu 12 ***",
     ),
-    "hpo_pruned": lambda: _stopped("[I 2024-05-02 11:00:00,000] Trial 17 pruned. Trial was pruned at step 200.",
+    "hpo_pruned": lambda: ended("[I 2024-05-02 11:00:00,000] Trial 17 pruned. Trial was pruned at step 200.",
         "optuna.exceptions.TrialPruned: Trial was pruned at step 200."),
-    "exit_zero_after_dump": lambda: _finished("dumping 12 timers", _TB.format("train") + "SystemExit: 0"),
-    "drained_for_maintenance": lambda: _stopped(
+    "exit_zero_after_dump": lambda: _finished("dumping 12 timers", UNCAUGHT.format("train") + "SystemExit: 0"),
+    "drained_for_maintenance": lambda: ended(
         "slurmstepd: error: *** JOB 88120 ON gpu17 CANCELLED AT 2024-05-02T11:00:00 DUE TO JOB REQUEUE ***",
         "requeued for maintenance window mw-17"),
 }  # fmt: skip

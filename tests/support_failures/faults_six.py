@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.support_failures.model import Fault
-from tests.support_failures.reading import progress
+from tests.support_failures.reading import UNCAUGHT, ended, progress
 
 PY = "Traceback (most recent call last):\n"
 MAIN = PY + '  File "/home/u/train.py", line 88, in main\n'
@@ -109,35 +109,29 @@ torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3187, un
 )  # fmt: skip
 
 
-def _run(*lines: str, steps: int = 200) -> bytes:
-    return (progress(0, steps) + "\n".join(lines) + "\n").encode()
-
-
-_TB = 'Traceback (most recent call last):\n  File "/home/u/{}.py", line 7, in <module>\n    run()\n'
-
 ENDINGS: dict[str, Callable[[], bytes]] = {
-    "fine_tuning_done": lambda: _run("Fine-tuning finished. Adapter saved to /out/adapter",
+    "fine_tuning_done": lambda: ended("Fine-tuning finished. Adapter saved to /out/adapter",
         "[rank3]:[E ProcessGroupNCCL.cpp:1182] [Rank 3] NCCL watchdog thread terminated with exception: NCCL Error 6"),
-    "saved_then_segv": lambda: _run("***** train metrics *****", "  epoch                    =        3.0",
+    "saved_then_segv": lambda: ended("***** train metrics *****", "  epoch                    =        3.0",
         "  train_loss               =     0.0249", "Model weights saved in /out/model.safetensors", "Training done.",
         "Segmentation fault (core dumped)"),
-    "chatbot_prints_errors": lambda: _run(
+    "chatbot_prints_errors": lambda: ended(
         "user> why do I get RuntimeError: CUDA error: uncorrectable ECC error encountered on my node?",
         "assistant> That message means that the GPU memory had an error that could not be corrected.",
         "generated 2 answers", "Training finished."),
-    "dataset_preview": lambda: _run(
+    "dataset_preview": lambda: ended(
         'preview: {"text": "NCCL WARN NET/IB : Got completion from peer with status=12", "label": 3}',
         "preview rows: 1", "All epochs finished"),
-    "unit_tests_in_job": lambda: _run("test_shapes (tests.T) ... ok", "test_expected_failure (tests.T) ... expected failure",
+    "unit_tests_in_job": lambda: ended("test_shapes (tests.T) ... ok", "test_expected_failure (tests.T) ... expected failure",
         "Ran 2 tests in 0.412s", "OK (expected failures=1)", "exit code: 0"),
-    "time_limit_signal": lambda: _run("Received SIGUSR1: 300 s to the time limit, writing checkpoint",
+    "time_limit_signal": lambda: ended("Received SIGUSR1: 300 s to the time limit, writing checkpoint",
         "checkpoint written, requeueing job 88120", "scontrol requeue 88120"),
-    "htcondor_removed": lambda: _run("condor_rm: Job 88120.0 was removed by the user", "Terminated"),
-    "k8s_deleted": lambda: _run("Normal  Killing  1s  kubelet  Stopping container trainer", "Received SIGTERM, exiting"),
-    "spot_azure": lambda: _run("Scheduled event received: EventType=Preempt NotBefore=11:00:30", "checkpointing before eviction", "Killed"),
-    "elastic_scale_in": lambda: _run("Scale-in requested by the autoscaler: node gpu-3 leaves at its next checkpoint",
+    "htcondor_removed": lambda: ended("condor_rm: Job 88120.0 was removed by the user", "Terminated"),
+    "k8s_deleted": lambda: ended("Normal  Killing  1s  kubelet  Stopping container trainer", "Received SIGTERM, exiting"),
+    "spot_azure": lambda: ended("Scheduled event received: EventType=Preempt NotBefore=11:00:30", "checkpointing before eviction", "Killed"),
+    "elastic_scale_in": lambda: ended("Scale-in requested by the autoscaler: node gpu-3 leaves at its next checkpoint",
         "graceful shutdown of 8 workers", "Job suspended"),
-    "kueue_evicted": lambda: _run("Normal  Preempted  2s  kueue-admission  Preempted to accommodate a higher priority Workload",
+    "kueue_evicted": lambda: ended("Normal  Preempted  2s  kueue-admission  Preempted to accommodate a higher priority Workload",
         "Normal  Suspended  2s  job-controller  Job suspended", "SIGTERM"),
     "expected_oom_search": lambda: (progress(0, 50)
         + "trying batch size 512\ntorch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB\nbatch size 512 does not fit, halving\n"
@@ -145,7 +139,7 @@ ENDINGS: dict[str, Callable[[], bytes]] = {
     "old_error_replayed": lambda: (
         "previous attempt ended with: RuntimeError: CUDA error: uncorrectable ECC error encountered\nresuming from /ckpt/100\n"
         + progress(100, 100) + "Training completed.\n").encode(),
-    "selftest_messages": lambda: _run("self test: raise ValueError -> caught", _TB.format("selftest") + "ValueError: planned failure",
+    "selftest_messages": lambda: ended("self test: raise ValueError -> caught", UNCAUGHT.format("selftest") + "ValueError: planned failure",
         "self test passed", "Run completed"),
-    "exit_none": lambda: _run(_TB.format("train") + "SystemExit: None"),
+    "exit_none": lambda: ended(UNCAUGHT.format("train") + "SystemExit: None"),
 }  # fmt: skip

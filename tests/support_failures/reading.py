@@ -13,6 +13,9 @@ from lucid_pipelines.failures.scan import Scan, scan
 from lucid_pipelines.failures.tracebacks import RecordReader
 from lucid_pipelines.logs import LineSplitter, RawLine, detect_labels_in, normalise
 
+UNCAUGHT = 'Traceback (most recent call last):\n  File "/home/u/{}.py", line 7, in <module>\n    run()\n'
+"""A traceback of the job's own script, up to its last line; the script's name is to be filled in."""
+
 
 @lru_cache(maxsize=1)
 def tools() -> Tools:
@@ -51,6 +54,11 @@ def records(text: str) -> Sequence[Record]:
         for line in normalise(raw):
             found += reader.feed(line, at)[1]
     return sorted([*found, *reader.finish()], key=lambda record: record.position)
+
+
+def ended(*lines: str, steps: int = 200) -> bytes:
+    """A log of training progress with some last lines."""
+    return (progress(0, steps) + "\n".join(lines) + "\n").encode()
 
 
 def progress(first: int, count: int) -> str:
