@@ -20,7 +20,13 @@ def _any_step(r: Report) -> set[int]:
     return {r.step, r.step - 1, r.i, r.i - 1, r.epoch * r.n + r.i}
 
 
-def _epochs(r: Report) -> set[int]:
+def own_step(r: Report) -> set[int]:
+    """Steps counted from 1 or from 0."""
+    return {r.step, r.step - 1}
+
+
+def own_epoch(r: Report) -> set[int]:
+    """Epochs counted from 0 or from 1, where only epochs are told."""
     return {r.epoch, r.epoch + 1}
 
 
@@ -66,12 +72,21 @@ def fmt(name: str, **options: object) -> Callable[[Render], Render]:
     return register
 
 
+def written_in(module: str) -> list[Format]:
+    """The formats that a module holds."""
+    return [form for form in FORMATS if form.render.__module__ == module]
+
+
 def iso(r: Report) -> str:
     return r.at.strftime("%Y-%m-%d %H:%M:%S")
 
 
 def comma_ms(r: Report) -> str:
     return r.at.strftime("%Y-%m-%d %H:%M:%S,") + f"{r.at.microsecond // 1000:03d}"
+
+
+def glog(r: Report) -> str:
+    return r.at.strftime("I%m%d %H:%M:%S.%f")
 
 
 # --- sequence models ---------------------------------------------------------------------------------------------
@@ -277,7 +292,7 @@ def _(r: Report) -> list[str]:
 
 @fmt("caffe", every=100)
 def _(r: Report) -> list[str]:
-    stamp = f"I{r.at:%m%d %H:%M:%S.%f} 12345"
+    stamp = f"{glog(r)} 12345"
     return [
         f"{stamp} solver.cpp:239] Iteration {r.step} ({1 / r.dt:.5g} iter/s, {r.dt * 100:.5g}s/100 iters), loss = {r.loss:.6g}",
         f"{stamp} solver.cpp:258]     Train net output #0: loss = {r.loss:.6g} (* 1 = {r.loss:.6g} loss)",
@@ -314,7 +329,7 @@ def _(r: Report) -> list[str]:
 
 @fmt("tf_object_detection", every=100)
 def _(r: Report) -> list[str]:
-    stamp = f"I{r.at:%m%d %H:%M:%S.%f} 140735 model_lib_v2.py"
+    stamp = f"{glog(r)} 140735 model_lib_v2.py"
     return [
         f"INFO:tensorflow:Step {r.step} per-step time {r.dt:.3f}s",
         f"{stamp}:705] Step {r.step} per-step time {r.dt:.3f}s",
@@ -347,7 +362,7 @@ def _(r: Report) -> list[str]:
 @fmt("t5x_clu", every=100)
 def _(r: Report) -> list[str]:
     return [
-        f"I{r.at:%m%d %H:%M:%S.%f} 139964 logging_writer.py:48] [{r.step}] collection=train accuracy={r.acc:.5f}, "
+        f"{glog(r)} 139964 logging_writer.py:48] [{r.step}] collection=train accuracy={r.acc:.5f}, "
         f"cross_ent_loss={r.loss:.5f}, learning_rate={r.lr:.6f}, loss={r.loss:.5f}, timing/seconds={100 * r.dt:.4f}, "
         f"timing/seqs_per_second={r.ips:.4f}, timing/steps_per_second={1 / r.dt:.5f}"
     ]
@@ -356,7 +371,7 @@ def _(r: Report) -> list[str]:
 @fmt("flax_absl", every=100)
 def _(r: Report) -> list[str]:
     return [
-        f"I{r.at:%m%d %H:%M:%S.%f} 139964 train.py:312] train epoch: {r.epoch}, step: {r.step}, loss: {r.loss:.4f}, "
+        f"{glog(r)} 139964 train.py:312] train epoch: {r.epoch}, step: {r.step}, loss: {r.loss:.4f}, "
         f"accuracy: {100 * r.acc:.2f}, steps/s: {1 / r.dt:.3f}"
     ]
 
@@ -423,7 +438,7 @@ def _(r: Report) -> list[str]:
     ]
 
 
-@fmt("cleanrl", every=128, per_epoch=100000, step_s=0.001, losses=(), steps=lambda r: {r.step, r.step - 1})
+@fmt("cleanrl", every=128, per_epoch=100000, step_s=0.001, losses=(), steps=own_step)
 def _(r: Report) -> list[str]:
     return [f"global_step={r.step}, episodic_return={r.acc * 100:.1f}", f"SPS: {1 / r.dt:.0f}"]
 
@@ -528,14 +543,14 @@ def _(r: Report) -> list[str]:
     return [f"Epoch {r.epoch + 1}, Itrs {r.step}/{r.total}, Loss={r.loss:.6f}"]
 
 
-@fmt("pyg", every=1, per_epoch=1, epochs=2000, steps=_epochs, time=None)
+@fmt("pyg", every=1, per_epoch=1, epochs=2000, steps=own_epoch, time=None)
 def _(r: Report) -> list[str]:
     return [
         f"Epoch: {r.epoch + 1:03d}, Loss: {r.loss:.4f}, Train: {r.acc:.4f}, Val: {r.acc - 0.05:.4f}, Test: {r.acc - 0.06:.4f}"
     ]
 
 
-@fmt("dgl", every=1, per_epoch=1, epochs=2000, steps=_epochs)
+@fmt("dgl", every=1, per_epoch=1, epochs=2000, steps=own_epoch)
 def _(r: Report) -> list[str]:
     return [
         f"Epoch {r.epoch:05d} | Time(s) {r.dt:.4f} | Loss {r.loss:.4f} | Accuracy {r.acc:.4f} | ETputs(KTEPS) {12 / r.dt:.2f}"
@@ -750,7 +765,7 @@ def _(r: Report) -> list[str]:
     return [f"| {r.epoch:5d} | {r.step:5d} | {r.loss:7.4f} | {r.lr:.2e} | {r.dt:8.3f} |"]
 
 
-@fmt("home_epoch_only", every=100, per_epoch=100, steps=_epochs, time="epoch")
+@fmt("home_epoch_only", every=100, per_epoch=100, steps=own_epoch, time="epoch")
 def _(r: Report) -> list[str]:
     return [
         f"Epoch {r.epoch + 1}/{r.plan.epochs}: train_loss={r.loss:.4f}, val_loss={r.loss * 1.1:.4f}, time: {100 * r.dt:.1f}s"

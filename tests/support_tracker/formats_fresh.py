@@ -6,15 +6,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from tests.support_tracker.formats import FORMATS as _FIRST
-from tests.support_tracker.formats import comma_ms, fmt, iso
+from tests.support_tracker.formats import comma_ms, fmt, iso, own_step, written_in
 from tests.support_tracker.runs import Report, hms, hours, tqdm
-
-_BEFORE = len(_FIRST)
-
-
-def _epoch_step(r: Report) -> set[int]:
-    return {r.step, r.step - 1}
 
 
 @fmt("fresh_rl_games", every=1, losses=())
@@ -88,7 +81,7 @@ def _(r: Report) -> list[str]:
     step_s=3.0,
     per_epoch=400,
     epochs=1,
-    steps=_epoch_step,
+    steps=own_step,
 )
 def _(r: Report) -> list[str]:
     return [
@@ -117,7 +110,7 @@ def _(r: Report) -> list[str]:
     ]
 
 
-@fmt("fresh_glove", every=1, step_s=12.0, steps=_epoch_step)
+@fmt("fresh_glove", every=1, step_s=12.0, steps=own_step)
 def _(r: Report) -> list[str]:
     return [f"{r.at:%m/%d/%y} - {r.at:%I:%M.%S%p}, iter: {r.step:03d}, cost: {r.loss:.6f}"]
 
@@ -144,7 +137,7 @@ def _(r: Report) -> list[str]:
     return [tqdm(r.i, r.n, r.in_epoch_s, r.dt, postfix=f"epoch={r.epoch + 1}/20, avg_epoch_loss={r.loss:.3g}")]
 
 
-@fmt("fresh_rasa", every=1, redraw=True, step_s=3.0, per_epoch=300, epochs=1, steps=_epoch_step)
+@fmt("fresh_rasa", every=1, redraw=True, step_s=3.0, per_epoch=300, epochs=1, steps=own_step)
 def _(r: Report) -> list[str]:
     return [
         tqdm(
@@ -201,7 +194,7 @@ def _(r: Report) -> list[str]:
     ]
 
 
-@fmt("fresh_tabnet", every=1, step_s=12.0, steps=_epoch_step)
+@fmt("fresh_tabnet", every=1, step_s=12.0, steps=own_step)
 def _(r: Report) -> list[str]:
     return [f"epoch {r.step:<3d}| loss: {r.loss:.5f} | val_0_auc: {r.acc:.5f} |  {hours(r.elapsed)}s"]
 
@@ -287,4 +280,4 @@ def _(r: Report) -> list[str]:
     ]
 
 
-FRESH = _FIRST[_BEFORE:]
+FRESH = written_in(__name__)

@@ -6,19 +6,8 @@ from __future__ import annotations
 
 import json
 
-from tests.support_tracker.formats import FORMATS as _FIRST
-from tests.support_tracker.formats import comma_ms, fmt, iso
+from tests.support_tracker.formats import comma_ms, fmt, iso, own_epoch, own_step, written_in
 from tests.support_tracker.runs import Report, bar, hms, hours, tqdm
-
-_BEFORE = len(_FIRST)
-
-
-def _own(r: Report) -> set[int]:
-    return {r.step, r.step - 1}
-
-
-def _epoch(r: Report) -> set[int]:
-    return {r.epoch, r.epoch + 1}
 
 
 @fmt("last_nanochat", every=1)
@@ -68,7 +57,7 @@ def _(r: Report) -> list[str]:
     return [f"Iter: {r.step} | FM loss: {r.loss:.4f} | {r.dt:.3f}s/iter"]
 
 
-@fmt("last_detr_log_txt", every=500, time=None, steps=_epoch)
+@fmt("last_detr_log_txt", every=500, time=None, steps=own_epoch)
 def _(r: Report) -> list[str]:
     return [
         json.dumps(
@@ -80,7 +69,7 @@ def _(r: Report) -> list[str]:
     ]  # fmt: skip
 
 
-@fmt("last_train_and_valid_parts", every=500, steps=_epoch, time="epoch")
+@fmt("last_train_and_valid_parts", every=500, steps=own_epoch, time="epoch")
 def _(r: Report) -> list[str]:
     return [
         f"[Epoch {r.epoch:03d}] train: loss={r.loss:.4f} acc={r.acc:.3f} | valid: loss={r.loss * 1.2:.4f} acc={r.acc - 0.02:.3f} | {r.dt * r.n:.1f}s"
@@ -101,7 +90,7 @@ def _(r: Report) -> list[str]:
     return [f"[Train - Epoch {r.epoch + 1} - Iteration {r.i}] Loss {r.loss:.3f} | Accuracy {100 * r.acc:.2f} %"]
 
 
-@fmt("last_candle", every=500, time=None, steps=_epoch)
+@fmt("last_candle", every=500, time=None, steps=own_epoch)
 def _(r: Report) -> list[str]:
     return [f"{r.epoch + 1:4d} train loss: {r.loss:8.5f} test acc: {100 * r.acc:5.2f}%"]
 
@@ -177,7 +166,7 @@ def _(r: Report) -> list[str]:
     ]
 
 
-@fmt("last_eval_column", every=10, steps=_own)
+@fmt("last_eval_column", every=10, steps=own_step)
 def _(r: Report) -> list[str]:
     lines = [f"train | step {r.step:6d} | loss {r.loss:.4f} | {1000 * r.dt:.0f} ms/step"]
     if r.step % 50 == 0:
@@ -202,4 +191,4 @@ def _(r: Report) -> list[str]:
     return [f"T+{r.elapsed:.1f}s step {r.step} loss {r.loss:.4f}"]
 
 
-LAST = _FIRST[_BEFORE:]
+LAST = written_in(__name__)

@@ -6,19 +6,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from tests.support_tracker.formats import FORMATS as _FIRST
-from tests.support_tracker.formats import comma_ms, fmt, iso
+from tests.support_tracker.formats import comma_ms, fmt, glog, iso, own_epoch, own_step, written_in
 from tests.support_tracker.runs import Report, hms, hours, tqdm
-
-_BEFORE = len(_FIRST)
-
-
-def _own(r: Report) -> set[int]:
-    return {r.step, r.step - 1}
-
-
-def _epoch(r: Report) -> set[int]:
-    return {r.epoch, r.epoch + 1}
 
 
 @fmt("late_verl_console", every=1, step_s=30.0, losses=(1.0,))
@@ -67,15 +56,15 @@ def _(r: Report) -> list[str]:
 @fmt("late_paxml_fiddle", every=100)
 def _(r: Report) -> list[str]:
     return [
-        f"I{r.at:%m%d %H:%M:%S.%f} 140213 programs.py:512] [PAX STATUS]:  train_step() took {r.dt:f} seconds. step_i: {r.step}, training loss: {r.loss:.6f}"
+        f"{glog(r)} 140213 programs.py:512] [PAX STATUS]:  train_step() took {r.dt:f} seconds. step_i: {r.step}, training loss: {r.loss:.6f}"
     ]
 
 
 @fmt("late_axlearn", every=100)
 def _(r: Report) -> list[str]:
     return [
-        f"I{r.at:%m%d %H:%M:%S.%f} 133 trainer.py:612] trainer process   0 step {r.step:8d}] loss={r.loss:.6f} aux={{'perplexity': Array(12.3, dtype=float32)}}",
-        f"I{r.at:%m%d %H:%M:%S.%f} 133 trainer.py:412] Average step time: {r.dt:f} seconds",
+        f"{glog(r)} 133 trainer.py:612] trainer process   0 step {r.step:8d}] loss={r.loss:.6f} aux={{'perplexity': Array(12.3, dtype=float32)}}",
+        f"{glog(r)} 133 trainer.py:412] Average step time: {r.dt:f} seconds",
     ]
 
 
@@ -91,7 +80,7 @@ def _(r: Report) -> list[str]:
     ]
 
 
-@fmt("late_garage_box", every=1, step_s=20.0, losses=(1.0,), steps=_own)
+@fmt("late_garage_box", every=1, step_s=20.0, losses=(1.0,), steps=own_step)
 def _(r: Report) -> list[str]:
     return [
         f"{iso(r)} | [ppo] epoch #{r.step} | Saving snapshot...",
@@ -106,12 +95,12 @@ def _(r: Report) -> list[str]:
     ]
 
 
-@fmt("late_pytorch_lightning_simple", every=500, steps=_epoch, time=None)
+@fmt("late_pytorch_lightning_simple", every=500, steps=own_epoch, time=None)
 def _(r: Report) -> list[str]:
     return [f"Epoch {r.epoch:03d} | train_loss: {r.loss:.4f} | val_loss: {r.loss * 1.1:.4f} | lr: {r.lr:.2e} *"]
 
 
-@fmt("late_ludwig", every=500, time=None, steps=_own)
+@fmt("late_ludwig", every=500, time=None, steps=own_step)
 def _(r: Report) -> list[str]:
     return [
         "╒═══════════════════════╤════════════╤══════════════╕",
@@ -126,7 +115,7 @@ def _(r: Report) -> list[str]:
 @fmt(
     "late_fastai_table",
     every=500,
-    steps=_epoch,
+    steps=own_epoch,
     time="epoch",
     header=("epoch     train_loss  valid_loss  accuracy  time    ",),
 )
@@ -156,7 +145,7 @@ def _(r: Report) -> list[str]:
 @fmt("late_k8s_klog", every=10)
 def _(r: Report) -> list[str]:
     return [
-        f'I{r.at:%m%d %H:%M:%S.%f}       1 loop.go:114] "Training progress" step={r.step} totalSteps={r.total} loss="{r.loss:.4f}" stepDuration="{1000 * r.dt:.3f}ms"'
+        f'{glog(r)}       1 loop.go:114] "Training progress" step={r.step} totalSteps={r.total} loss="{r.loss:.4f}" stepDuration="{1000 * r.dt:.3f}ms"'
     ]
 
 
@@ -199,7 +188,7 @@ def _(r: Report) -> list[str]:
     ]
 
 
-@fmt("late_min_per_epoch", every=500, steps=_epoch, time="epoch")
+@fmt("late_min_per_epoch", every=500, steps=own_epoch, time="epoch")
 def _(r: Report) -> list[str]:
     return [
         f"epoch: {r.epoch + 1:3d}   loss: {r.loss:.4f}   ppl: {2.718 ** min(r.loss, 20):.1f}   {r.dt * r.n / 60:.3f} min/epoch"
@@ -225,7 +214,7 @@ def _(r: Report) -> list[str]:
     ]
 
 
-@fmt("late_eval_between", every=20, steps=_own)
+@fmt("late_eval_between", every=20, steps=own_step)
 def _(r: Report) -> list[str]:
     lines = [f"{comma_ms(r)} INFO trainer: step={r.step} loss={r.loss:.4f} lr={r.lr:.2e}"]
     if r.step % 100 == 0:
@@ -269,7 +258,7 @@ def _(r: Report) -> list[str]:
     ]
 
 
-@fmt("late_spark_ml", every=1, step_s=8.0, steps=_own)
+@fmt("late_spark_ml", every=1, step_s=8.0, steps=own_step)
 def _(r: Report) -> list[str]:
     return [f"{r.at:%y/%m/%d %H:%M:%S} INFO XGBoostSpark: [{r.step}]\ttrain-mlogloss:{r.loss:.6f}"]
 
@@ -282,4 +271,4 @@ def _(r: Report) -> list[str]:
     ]
 
 
-LATE = _FIRST[_BEFORE:]
+LATE = written_in(__name__)

@@ -4,11 +4,8 @@
 
 from __future__ import annotations
 
-from tests.support_tracker.formats import FORMATS as _FIRST
-from tests.support_tracker.formats import Render, comma_ms, fmt, iso
+from tests.support_tracker.formats import Render, comma_ms, fmt, iso, own_epoch, written_in
 from tests.support_tracker.runs import Report, bar, hms, hours, tqdm
-
-_BEFORE = len(_FIRST)
 
 
 @fmt("more_colon_pairs", every=10)
@@ -110,7 +107,7 @@ def _(r: Report) -> list[str]:
     ]
 
 
-@fmt("more_nnunet", every=250, per_epoch=250, steps=lambda r: {r.epoch, r.epoch + 1}, time="epoch")
+@fmt("more_nnunet", every=250, per_epoch=250, steps=own_epoch, time="epoch")
 def _(r: Report) -> list[str]:
     stamp = f"{r.at:%Y-%m-%d %H:%M:%S.%f}: "
     return [
@@ -159,7 +156,7 @@ def _(r: Report) -> list[str]:
     ]
 
 
-@fmt("more_vits", every=200, per_epoch=200, steps=lambda r: {r.epoch, r.epoch + 1}, time="epoch", losses=())
+@fmt("more_vits", every=200, per_epoch=200, steps=own_epoch, time="epoch", losses=())
 def _(r: Report) -> list[str]:
     return [
         f"{comma_ms(r)}\tmodel\tINFO\tTrain Epoch: {r.epoch + 1} [{100 * r.i / r.n:.0f}%]",
@@ -247,14 +244,14 @@ def _(r: Report) -> list[str]:
     return [f"[1,{k}]<stdout>:Epoch {r.epoch} Step #{r.i}\tLoss: {r.loss:.6f}\tSec/step: {r.dt:.4f}" for k in range(2)]
 
 
-@fmt("more_epoch_summary", every=300, per_epoch=300, steps=lambda r: {r.epoch, r.epoch + 1}, time="epoch")
+@fmt("more_epoch_summary", every=300, per_epoch=300, steps=own_epoch, time="epoch")
 def _(r: Report) -> list[str]:
     return [
         f"{iso(r)} epoch {r.epoch + 1:3d} done, train loss {r.loss:.4f} valid loss {r.loss * 1.1:.4f} acc {r.acc:.3f}"
     ]
 
 
-@fmt("more_epoch_dashes", every=300, per_epoch=300, steps=lambda r: {r.epoch, r.epoch + 1}, time="epoch")
+@fmt("more_epoch_dashes", every=300, per_epoch=300, steps=own_epoch, time="epoch")
 def _(r: Report) -> list[str]:
     return [
         f"Epoch: {r.epoch + 1:02} | Time: {int(r.dt * 300) // 60}m {int(r.dt * 300) % 60}s",
@@ -349,5 +346,5 @@ def _(r: Report) -> list[str]:
     return rows
 
 
-MORE = _FIRST[_BEFORE:]
+MORE = written_in(__name__)
 __all__ = ["MORE", "Render"]

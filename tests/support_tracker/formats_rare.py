@@ -4,11 +4,8 @@
 
 from __future__ import annotations
 
-from tests.support_tracker.formats import FORMATS as _FIRST
-from tests.support_tracker.formats import comma_ms, fmt, iso
+from tests.support_tracker.formats import comma_ms, fmt, glog, iso, own_epoch, written_in
 from tests.support_tracker.runs import Report, hours, tqdm
-
-_BEFORE = len(_FIRST)
 
 
 @fmt("rare_pprint_dict", every=50, time=None)
@@ -23,9 +20,7 @@ def _(r: Report) -> list[str]:
 
 @fmt("rare_pax", every=100)
 def _(r: Report) -> list[str]:
-    return [
-        f"I{r.at:%m%d %H:%M:%S.%f} 139964 executors.py:123] [PAX STATUS]: step_i: {r.step}, training loss: {r.loss:.5f}"
-    ]
+    return [f"{glog(r)} 139964 executors.py:123] [PAX STATUS]: step_i: {r.step}, training loss: {r.loss:.5f}"]
 
 
 @fmt("rare_sklearn", every=1, time=None, per_epoch=100000)
@@ -163,7 +158,7 @@ def _(r: Report) -> list[str]:
     ]
 
 
-@fmt("rare_graphgym", every=100, per_epoch=100, steps=lambda r: {r.epoch, r.epoch + 1})
+@fmt("rare_graphgym", every=100, per_epoch=100, steps=own_epoch)
 def _(r: Report) -> list[str]:
     return [
         f"train: {{'epoch': {r.epoch}, 'time_epoch': {r.dt * 100:.5f}, 'eta': {r.eta_s:.5f}, 'eta_hours': {r.eta_s / 3600:.5f}, 'loss': {r.loss:.8f}, 'lr': {r.lr:.5f}, 'params': 123456, 'time_iter': {r.dt:.5f}, 'accuracy': {r.acc:.4f}}}",
@@ -171,7 +166,7 @@ def _(r: Report) -> list[str]:
     ]
 
 
-@fmt("rare_ogb", every=1, per_epoch=1, epochs=2000, steps=lambda r: {r.epoch, r.epoch + 1}, time=None)
+@fmt("rare_ogb", every=1, per_epoch=1, epochs=2000, steps=own_epoch, time=None)
 def _(r: Report) -> list[str]:
     return [
         f"Run: 01, Epoch: {r.epoch + 1:02d}, Loss: {r.loss:.4f}, Train: {100 * r.acc:.2f}%, Valid: {100 * r.acc - 3:.2f}% Test: {100 * r.acc - 4:.2f}%"
@@ -219,7 +214,7 @@ def _(r: Report) -> list[str]:
 @fmt("rare_absl_metrics", every=100)
 def _(r: Report) -> list[str]:
     return [
-        f"I{r.at:%m%d %H:%M:%S.%f} 281472 trainer.py:88] step={r.step} | train_loss={r.loss:.4f} | steps_per_sec={1 / r.dt:.3f} | mfu=0.41"
+        f"{glog(r)} 281472 trainer.py:88] step={r.step} | train_loss={r.loss:.4f} | steps_per_sec={1 / r.dt:.3f} | mfu=0.41"
     ]
 
 
@@ -255,4 +250,4 @@ def _(r: Report) -> list[str]:
     ]
 
 
-RARE = _FIRST[_BEFORE:]
+RARE = written_in(__name__)

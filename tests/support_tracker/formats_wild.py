@@ -6,11 +6,8 @@ from __future__ import annotations
 
 import json
 
-from tests.support_tracker.formats import FORMATS as _FIRST
-from tests.support_tracker.formats import comma_ms, fmt, iso
+from tests.support_tracker.formats import comma_ms, fmt, glog, iso, own_epoch, own_step, written_in
 from tests.support_tracker.runs import Report, bar, hms, hours, tqdm
-
-_BEFORE = len(_FIRST)
 
 
 def _si(value: float) -> str:
@@ -30,14 +27,6 @@ def _as_shown(r: Report) -> set[int]:
     return {r.step, round(float(text.rstrip("kM")) * scale)}
 
 
-def _epoch(r: Report) -> set[int]:
-    return {r.epoch, r.epoch + 1}
-
-
-def _own(r: Report) -> set[int]:
-    return {r.step, r.step - 1}
-
-
 @fmt("wild_tqdm_scaled", every=1, redraw=True, steps=_as_shown, per_epoch=20000, epochs=5)
 def _(r: Report) -> list[str]:
     rate = f"{1 / r.dt:.2f}it/s" if r.dt < 1 else f"{r.dt:.2f}s/it"
@@ -46,7 +35,7 @@ def _(r: Report) -> list[str]:
     ]
 
 
-@fmt("wild_tqdm_tokens", every=1, redraw=True, steps=_own)
+@fmt("wild_tqdm_tokens", every=1, redraw=True, steps=own_step)
 def _(r: Report) -> list[str]:
     done, total = r.step * 524288, r.total * 524288
     return [
@@ -214,7 +203,7 @@ def _(r: Report) -> list[str]:
 
 @fmt("wild_big_vision", every=50, losses=(1.0,))
 def _(r: Report) -> list[str]:
-    head = f"I{r.at:%m%d %H:%M:%S.%f} 140213 utils.py:812] "
+    head = f"{glog(r)} 140213 utils.py:812] "
     return [
         f"{head}\x1b[35mNOTE\x1b[0m: Steps:{r.step}/{r.total} [{100 * r.step / r.total:.1f}%] Walltime:{hms(r.elapsed)} ETA:{hms(r.eta_s)} Total train time:{hms(r.elapsed + r.eta_s)}",
         f"{head}[{r.step}] training_loss = {r.loss:.6f}",
@@ -315,7 +304,7 @@ def _(r: Report) -> list[str]:
     ]
 
 
-@fmt("wild_eval_same_look", every=10, steps=_own)
+@fmt("wild_eval_same_look", every=10, steps=own_step)
 def _(r: Report) -> list[str]:
     lines = [f"[train] step {r.step}/{r.total} loss {r.loss:.4f} {r.dt:.3f}s/it"]
     if r.step % 100 == 0:
@@ -331,7 +320,7 @@ def _(r: Report) -> list[str]:
     return [f"step {r.step} loss {r.loss:.4f} time {r.dt:.3f}s"]
 
 
-@fmt("wild_federated", every=1, step_s=6.0, steps=_own)
+@fmt("wild_federated", every=1, step_s=6.0, steps=own_step)
 def _(r: Report) -> list[str]:
     return [
         f"Round {r.step}/{r.total}: aggregated loss {r.loss:.4f} from 8 clients in {r.dt:.2f} s (accuracy {r.acc:.3f})"
@@ -370,7 +359,7 @@ def _(r: Report) -> list[str]:
     return [f"step {r.step} loss {r.loss:.4f} step_time {1e6 * r.dt:.0f}us"]
 
 
-@fmt("wild_epoch_took", every=500, steps=_epoch, time="epoch")
+@fmt("wild_epoch_took", every=500, steps=own_epoch, time="epoch")
 def _(r: Report) -> list[str]:
     spent = r.dt * r.n
     return [f"Epoch {r.epoch + 1} done: train_loss={r.loss:.4f}, took {int(spent // 60)}m {int(spent % 60)}s"]
@@ -416,4 +405,4 @@ def _(r: Report) -> list[str]:
     ]
 
 
-WILD = _FIRST[_BEFORE:]
+WILD = written_in(__name__)

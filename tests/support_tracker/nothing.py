@@ -22,7 +22,7 @@ def nothing(name: str) -> Callable[[Writer], Writer]:
     return register
 
 
-def _stamp(i: int) -> str:
+def stamp(i: int) -> str:
     return f"2025-03-11 {9 + i // 3600:02d}:{i // 60 % 60:02d}:{i % 60:02d}"
 
 
@@ -99,7 +99,7 @@ def _(rng: random.Random, n: int) -> list[str]:
 @nothing("etl")
 def _(rng: random.Random, n: int) -> list[str]:
     return [
-        f"{_stamp(i)} INFO Processed {i * 1000} documents ({rng.uniform(900, 1100):.1f} docs/s, {rng.uniform(40, 50):.1f} MB/s)"
+        f"{stamp(i)} INFO Processed {i * 1000} documents ({rng.uniform(900, 1100):.1f} docs/s, {rng.uniform(40, 50):.1f} MB/s)"
         for i in range(1, n)
     ]
 
@@ -148,7 +148,7 @@ def _(rng: random.Random, n: int) -> list[str]:
 @nothing("quantising")
 def _(rng: random.Random, n: int) -> list[str]:
     return [
-        f"{_stamp(i)} INFO Quantizing layer {i % 32 + 1}/32: self_attn.q_proj error {rng.uniform(0.001, 0.1):.5f} time {rng.uniform(1, 2):.2f}s"
+        f"{stamp(i)} INFO Quantizing layer {i % 32 + 1}/32: self_attn.q_proj error {rng.uniform(0.001, 0.1):.5f} time {rng.uniform(1, 2):.2f}s"
         for i in range(n)
     ]
 
@@ -168,7 +168,7 @@ def _(rng: random.Random, n: int) -> list[str]:
 @nothing("zookeeper")
 def _(rng: random.Random, n: int) -> list[str]:
     return [
-        f"{_stamp(i)} INFO [QuorumPeer] Notification: my state:LOOKING; n.sid:{rng.randrange(3)}, n.state:LOOKING, n.leader:{rng.randrange(3)}, n.round:0x{i:x}, n.peerEpoch:0x{rng.randrange(99):x}, epoch={i // 9}"
+        f"{stamp(i)} INFO [QuorumPeer] Notification: my state:LOOKING; n.sid:{rng.randrange(3)}, n.state:LOOKING, n.leader:{rng.randrange(3)}, n.round:0x{i:x}, n.peerEpoch:0x{rng.randrange(99):x}, epoch={i // 9}"
         for i in range(n)
     ]
 
@@ -176,7 +176,7 @@ def _(rng: random.Random, n: int) -> list[str]:
 @nothing("kafka_offsets")
 def _(rng: random.Random, n: int) -> list[str]:
     return [
-        f"{_stamp(i)} INFO consumer group=g1 topic=t partition={rng.randrange(8)} offset={i * 97} lag={rng.randrange(100)} rate={rng.uniform(10, 20):.2f}"
+        f"{stamp(i)} INFO consumer group=g1 topic=t partition={rng.randrange(8)} offset={i * 97} lag={rng.randrange(100)} rate={rng.uniform(10, 20):.2f}"
         for i in range(n)
     ]
 
@@ -191,9 +191,7 @@ def _(rng: random.Random, n: int) -> list[str]:
 
 @nothing("slurm_wait")
 def _(rng: random.Random, n: int) -> list[str]:
-    return [
-        f"{_stamp(i)} srun: job 665649 queued and waiting for resources, position {max(1, n - i)}" for i in range(n)
-    ]
+    return [f"{stamp(i)} srun: job 665649 queued and waiting for resources, position {max(1, n - i)}" for i in range(n)]
 
 
 @nothing("data_loader_benchmark")
@@ -224,7 +222,7 @@ def _(rng: random.Random, n: int) -> list[str]:
 @nothing("optuna")
 def _(rng: random.Random, n: int) -> list[str]:
     return [
-        f"[I {_stamp(i)},123] Trial {i} finished with value: {rng.uniform(0, 1):.6f} and parameters: {{'x': {rng.uniform(-9, 9):.4f}}}. Best is trial {i // 2} with value: 0.0123."
+        f"[I {stamp(i)},123] Trial {i} finished with value: {rng.uniform(0, 1):.6f} and parameters: {{'x': {rng.uniform(-9, 9):.4f}}}. Best is trial {i // 2} with value: 0.0123."
         for i in range(n)
     ]
 
@@ -237,7 +235,7 @@ def _(rng: random.Random, n: int) -> list[str]:
 @nothing("checkpoint_saving")
 def _(rng: random.Random, n: int) -> list[str]:
     return [
-        f"{_stamp(i)} INFO Saved shard {i}/{n} of model checkpoint (4.{rng.randrange(9)} GB in {rng.uniform(5, 9):.1f}s)"
+        f"{stamp(i)} INFO Saved shard {i}/{n} of model checkpoint (4.{rng.randrange(9)} GB in {rng.uniform(5, 9):.1f}s)"
         for i in range(n)
     ]
 
@@ -396,7 +394,7 @@ def _(rng: random.Random, n: int) -> list[str]:
 @nothing("fresh_optuna")
 def _(rng: random.Random, n: int) -> list[str]:
     return [
-        f"[I {_stamp(i * 20)},123] Trial {i} finished with value: {rng.random():.6f} and parameters: {{'lr': {rng.random() / 100:.6f}, 'layers': {rng.randrange(2, 9)}}}. Best is trial {i // 3} with value: 0.9312."
+        f"[I {stamp(i * 20)},123] Trial {i} finished with value: {rng.random():.6f} and parameters: {{'lr': {rng.random() / 100:.6f}, 'layers': {rng.randrange(2, 9)}}}. Best is trial {i // 3} with value: 0.9312."
         for i in range(n)
     ]
 
@@ -436,7 +434,7 @@ def _(rng: random.Random, n: int) -> list[str]:
 @nothing("wild_packets")
 def _(rng: random.Random, n: int) -> list[str]:
     return [
-        f"{_stamp(i)} eth{i % 4}: mem loss 0.0 packets lost, rx {1000 * i} tx {900 * i}, step {i} of {n}"
+        f"{stamp(i)} eth{i % 4}: mem loss 0.0 packets lost, rx {1000 * i} tx {900 * i}, step {i} of {n}"
         for i in range(n)
     ]
 
@@ -489,7 +487,7 @@ def _(rng: random.Random, n: int) -> list[str]:
 @nothing("wild_replication_lag")
 def _(rng: random.Random, n: int) -> list[str]:
     return [
-        f"{_stamp(i)} replica sync batch {i}/{n} rows={1000 * i} lag={rng.random():.3f}s data_loss=false elapsed {i * 0.7:.1f}s"
+        f"{stamp(i)} replica sync batch {i}/{n} rows={1000 * i} lag={rng.random():.3f}s data_loss=false elapsed {i * 0.7:.1f}s"
         for i in range(n)
     ]
 
@@ -513,7 +511,7 @@ def _(rng: random.Random, n: int) -> list[str]:
 @nothing("wild_health_probe")
 def _(rng: random.Random, n: int) -> list[str]:
     return [
-        f"{_stamp(i * 10)} burn-in pass {i + 1}/{n}: gemm {rng.uniform(600, 700):.1f} TFLOPS, {rng.uniform(40, 80):.0f} C, errors 0, {rng.uniform(9, 11):.2f} s"
+        f"{stamp(i * 10)} burn-in pass {i + 1}/{n}: gemm {rng.uniform(600, 700):.1f} TFLOPS, {rng.uniform(40, 80):.0f} C, errors 0, {rng.uniform(9, 11):.2f} s"
         for i in range(n)
     ]
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import random
 
-from tests.support_tracker.nothing import NOTHING, _stamp, nothing
+from tests.support_tracker.nothing import NOTHING, nothing, stamp
 from tests.support_tracker.runs import hms, tqdm
 
 _BEFORE = len(NOTHING)
@@ -95,7 +95,7 @@ def _(rng: random.Random, n: int) -> list[str]:
 @nothing("late_batch_scoring")
 def _(rng: random.Random, n: int) -> list[str]:
     return [
-        f"{_stamp(i)} INFO scored batch {i + 1} of {n}: 512 rows, {rng.uniform(400, 500):.1f} rows/s, error rate 0.00"
+        f"{stamp(i)} INFO scored batch {i + 1} of {n}: 512 rows, {rng.uniform(400, 500):.1f} rows/s, error rate 0.00"
         for i in range(n)
     ]
 
@@ -171,7 +171,7 @@ def _(rng: random.Random, n: int) -> list[str]:
 @nothing("late_scheduler_of_trainings")
 def _(rng: random.Random, n: int) -> list[str]:
     return [
-        f"{_stamp(i)} scheduler: job {i} training queued, epoch 0, position {n - i}, expected step time 0.{rng.randrange(10, 99)} s"
+        f"{stamp(i)} scheduler: job {i} training queued, epoch 0, position {n - i}, expected step time 0.{rng.randrange(10, 99)} s"
         for i in range(n)
     ]
 
