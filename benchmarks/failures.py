@@ -15,55 +15,36 @@ import argparse
 import gzip
 import json
 import os
-import re
 import statistics
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
 from benchmarks import failure_calibration as fitting
-from lucid_pipelines.failures.calibration import Calibration, Ground, calibration_to_json
-from lucid_pipelines.failures.classify import Classified, classify
+from benchmarks.failure_methods import ABLATIONS, Answer, Method, whole
+from lucid_pipelines.failures.calibration import calibration_to_json
 from lucid_pipelines.failures.confusion import answer_key
 from lucid_pipelines.failures.corpus import Corpus, build_corpus
 from lucid_pipelines.failures.diagnosis import Tools, diagnose_log, shipped_tools
 from lucid_pipelines.failures.locate import Located, locate
-from lucid_pipelines.failures.records import Record, line_record
-from lucid_pipelines.failures.scan import Judged, scan
+from lucid_pipelines.failures.scan import scan
 from lucid_pipelines.failures.stems import is_hot
 from lucid_pipelines.failures.train import train
-from lucid_pipelines.failures.vocabulary import Category, Ending, Role
-from lucid_pipelines.logs import LineSplitter, RawLine, detect_labels_in, normalise
+from lucid_pipelines.failures.vocabulary import Category
+from lucid_pipelines.logs import detect_labels_in
 from tests.support_failures import faults_five, faults_four, faults_one, faults_six, faults_three, faults_two, worlds
 from tests.support_failures.model import FailureCase
+from tests.support_failures.reading import raws
 
 QUIRKS: tuple[tuple[str, ...], ...] = (
     (), ("ranks",), ("crlf", "echo_first"), ("k8s_ts",), ("nonutf8", "glued"), ("recovered",), ("no_echo",),
 )  # fmt: skip
-_KEYWORDS = re.compile(rb"error|exception|traceback|fail|fatal|abort|killed", re.IGNORECASE)
-_CHUNK_LINES = 50
 _PACKAGE = Path(__file__).parents[1] / "lucid_pipelines" / "failures"
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What one way of diagnosing says of one log."""
-
-    root_line: int | None
-    category: str | None
-    component: str | None
-    restart: bool
-    confidence: float
-    ground: Ground | None = None
-    support_frac: float | None = None
-
-
-Method = Callable[[bytes, Tools], Answer]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -122,105 +103,6 @@ def public_cases(data: Path) -> list[FailureCase]:
             wanted = (row["category"], row["component"], row["should_auto_restart"])
             cases.append(FailureCase(row["id"], content, *wanted, root, inside))
     return cases
-
-
-# ---------------------------------------------------------------- methods
-
-
-def whole(data: bytes, tools: Tools, calibration: Calibration | None = None) -> Answer:
-    """The handler as it is; with its own table of confidences, or another."""
-    located = locate(scan(lines_of(data), detect_labels_in(data), tools.judge), tools.harmless)
-    classified = classify(located, tools.rules, tools.model, tools.thresholds, calibration=calibration)
-    return _answer(located, classified, tools)
-
-
-def rules_alone(data: bytes, tools: Tools) -> Answer:
-    return whole(data, replace(tools, model=None))
-
-
-def text_model_alone(data: bytes, tools: Tools) -> Answer:
-    """Located as always; classified by the text model without any rule."""
-    located = locate(scan(lines_of(data), detect_labels_in(data), tools.judge), tools.harmless)
-    return _answer(located, classify(located, tools.rules, tools.model, tools.thresholds, use_rules=False), tools)
-
-
-def last_500_lines(data: bytes, tools: Tools) -> Answer:
-    """The paper's baseline: only the last 500 lines are looked at."""
-    tail = lines_of(data)[-500:]
-    located = locate(scan(tail, detect_labels_in(data), tools.judge, begins_at_start=False), tools.harmless)
-    return _answer(located, classify(located, tools.rules, tools.model, tools.thresholds), tools)
-
-
-def no_locator(data: bytes, tools: Tools) -> Answer:
-    """The first line of the log that looks like an error, whatever happened afterwards."""
-    found = scan(lines_of(data), detect_labels_in(data), tools.judge)
-    first = next((item for item in found.judged if item.role in _ERRORS), None)
-    return _answer_for(first, tools)
-
-
-def bisection_alone(data: bytes, tools: Tools) -> Answer:
-    """The paper's locator without anything behind it: keyword chunks, plain bisection, first keyword line."""
-    lines = lines_of(data)
-    chunks = [lines[i : i + _CHUNK_LINES] for i in range(0, len(lines), _CHUNK_LINES)]
-    low, high = 0, len(chunks) - 1
-    while low < high:
-        middle = (low + high) // 2
-        if any(_KEYWORDS.search(line.data) for line in chunks[middle]):
-            high = middle
-        else:
-            low = middle + 1
-    hit = next((line for line in chunks[low] if _KEYWORDS.search(line.data)), None) if chunks else None
-    if hit is None:
-        return Answer(None, None, None, False, 0.0)
-    shown = normalise(hit, detect_labels_in(data), newest=1)
-    return _answer_for_record(line_record(shown[0], 0, "") if shown else None, tools)
-
-
-_ERRORS = (Role.ROOT, Role.WEAK, Role.UNKNOWN, Role.CASCADE, Role.CANCEL)
-ABLATIONS: dict[str, Method] = {
-    "none": whole,
-    "no locator": no_locator,
-    "last 500 lines": last_500_lines,
-    "bisection alone": bisection_alone,
-    "rules alone": rules_alone,
-    "text model alone": text_model_alone,
-}
-
-
-def lines_of(data: bytes) -> list[RawLine]:
-    splitter = LineSplitter()
-    lines = splitter.feed(data)
-    last = splitter.pending()
-    return [*lines, last] if last is not None else lines
-
-
-def _answer(located: Located, classified: Classified, tools: Tools) -> Answer:
-    restart = (
-        located.ending is Ending.FAILED
-        and classified.restart.is_automatic
-        and classified.confidence >= tools.thresholds.restart
-    )
-    return Answer(
-        located.root.record.number if located.root is not None else None,
-        classified.category.value if classified.category else None,
-        classified.component.value if classified.component else None,
-        restart,
-        classified.confidence,
-        classified.ground,
-        classified.support_frac,
-    )
-
-
-def _answer_for(item: Judged | None, tools: Tools) -> Answer:
-    return _answer_for_record(item.record if item is not None else None, tools)
-
-
-def _answer_for_record(record: Record | None, tools: Tools) -> Answer:
-    if record is None:
-        return Answer(None, None, None, False, 0.0)
-    item = Judged(record, tools.judge.judge(record))
-    located = Located(Ending.FAILED, item, "ablation", 1)
-    return _answer(located, classify(located, tools.rules, tools.model, tools.thresholds), tools)
 
 
 # ---------------------------------------------------------------- measuring
@@ -337,7 +219,7 @@ def _calibration_rows(cases: Sequence[FailureCase], tools: Tools, *, without: bo
 def _each_without(cases: Sequence[FailureCase], tools: Tools) -> Iterator[tuple[FailureCase, str | None, Tools]]:
     """Each case with its family and the tools without it."""
     for case in cases:
-        found = scan(lines_of(case.data), detect_labels_in(case.data), tools.judge)
+        found = scan(raws(case.data), detect_labels_in(case.data), tools.judge)
         family = _family_of(locate(found, tools.harmless))
         yield case, family, tools if family is None else _without(family)
 
@@ -372,7 +254,7 @@ def _write_confusion(matrices: dict[str, Counter[tuple[str, str]]]) -> None:
 def speeds(cases: Sequence[FailureCase], tools: Tools, rounds: int = 5) -> None:
     """Lines a second of the whole path, of the hot path, and a sparse log of 10 GB; CPU seconds, with spread."""
     data = b"".join(case.data for case in cases[:12])
-    lines = lines_of(data)
+    lines = raws(data)
     labels = detect_labels_in(data)
     whole_s = [_cpu(lambda: scan(lines, labels, tools.judge)) for _ in range(rounds)]
     first_look_s = [_cpu(lambda: [is_hot(line.data) for line in lines]) for _ in range(rounds)]
@@ -382,7 +264,7 @@ def speeds(cases: Sequence[FailureCase], tools: Tools, rounds: int = 5) -> None:
         path = Path(folder) / "sparse.log"
         healthy = next(case for case in cases if case.root_line is not None)
         with path.open("wb") as file:
-            head = b"".join(line.data + b"\n" for line in lines_of(healthy.data)[: (healthy.root_line or 1) - 20])
+            head = b"".join(line.data + b"\n" for line in raws(healthy.data)[: (healthy.root_line or 1) - 20])
             for part in range(10):
                 file.seek(part * (1 << 30))
                 file.write(head)
