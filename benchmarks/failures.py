@@ -37,13 +37,11 @@ from lucid_pipelines.failures.stems import is_hot
 from lucid_pipelines.failures.train import train
 from lucid_pipelines.failures.vocabulary import Category
 from lucid_pipelines.logs import detect_labels_in
-from tests.support_failures import faults_five, faults_four, faults_one, faults_six, faults_three, faults_two, worlds
+from tests.support_failures import worlds
+from tests.support_failures.batches import FAULTS, QUIRKS
 from tests.support_failures.model import FailureCase
 from tests.support_failures.reading import raws
 
-QUIRKS: tuple[tuple[str, ...], ...] = (
-    (), ("ranks",), ("crlf", "echo_first"), ("k8s_ts",), ("nonutf8", "glued"), ("recovered",), ("no_echo",),
-)  # fmt: skip
 _PACKAGE = Path(__file__).parents[1] / "lucid_pipelines" / "failures"
 
 
@@ -76,11 +74,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def generated_cases() -> list[FailureCase]:
     """Every fault in two worlds with different quirks, and every trap four times."""
-    batches = (faults_one, faults_two, faults_three, faults_four, faults_five, faults_six)
-    faults = [fault for batch in batches for fault in batch.FAULTS]
     cases = [
         worlds.build(fault, seed, quirks=QUIRKS[(2 * i + seed) % len(QUIRKS)])
-        for i, fault in enumerate(faults)
+        for i, fault in enumerate(FAULTS)
         for seed in range(2)
     ]
     return cases + [worlds.trap(kind, seed) for kind in worlds.TRAPS for seed in range(4)]

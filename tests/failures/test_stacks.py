@@ -5,29 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.support_failures import worlds
-from tests.support_failures.faults_five import ENDINGS as ENDINGS_FIVE
-from tests.support_failures.faults_five import FAULTS as FIVE
-from tests.support_failures.faults_four import ENDINGS as ENDINGS_FOUR
-from tests.support_failures.faults_four import FAULTS as FOUR
-from tests.support_failures.faults_one import FAULTS as ONE
-from tests.support_failures.faults_six import ENDINGS as ENDINGS_SIX
-from tests.support_failures.faults_six import FAULTS as SIX
-from tests.support_failures.faults_three import FAULTS as THREE
-from tests.support_failures.faults_two import FAULTS as TWO
+from tests.support_failures.batches import ENDINGS, FAULTS, QUIRKS
 from tests.support_failures.model import Fault
 from tests.support_failures.reading import diagnosed
 
-QUIRKS: tuple[tuple[str, ...], ...] = (
-    (),
-    ("ranks",),
-    ("crlf", "echo_first"),
-    ("k8s_ts",),
-    ("nonutf8", "glued"),
-    ("recovered",),
-    ("no_echo",),
-)
-ALL = (*ONE, *TWO, *THREE, *FOUR, *FIVE, *SIX)
-ENDINGS = {**ENDINGS_FOUR, **ENDINGS_FIVE, **ENDINGS_SIX}
 NOT_TOLD = {
     "mpi_version_mix": "the only telling line calls itself ignored",
     "tokenizer_spm": "a ValueError about a package that the job does not have: called a bug of the script",
@@ -43,9 +24,9 @@ def _case(fault: Fault) -> object:
     return pytest.param(fault, id=fault.name, marks=marks)
 
 
-@pytest.mark.parametrize("fault", [_case(fault) for fault in ALL])
+@pytest.mark.parametrize("fault", [_case(fault) for fault in FAULTS])
 def test_the_culprit_is_found_and_classified(fault: Fault, tmp_path: Path) -> None:
-    quirks = QUIRKS[ALL.index(fault) % len(QUIRKS)]
+    quirks = QUIRKS[FAULTS.index(fault) % len(QUIRKS)]
     case = worlds.build(fault, 1, quirks=quirks)
     found = diagnosed(case.data, tmp_path).to_json()
     assert case.span is not None and isinstance(found["root_line"], int), found
@@ -57,7 +38,7 @@ def test_the_culprit_is_found_and_classified(fault: Fault, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", NOT_TOLD)
 def test_what_is_not_told_restarts_nothing(name: str, tmp_path: Path) -> None:
-    fault = next(fault for fault in ALL if fault.name == name)
+    fault = next(fault for fault in FAULTS if fault.name == name)
     assert diagnosed(worlds.build(fault, 1).data, tmp_path).to_json()["restart"] is False
 
 
@@ -77,5 +58,5 @@ def test_an_ending_without_blame_blames_nobody(name: str, tmp_path: Path) -> Non
 
 
 def test_there_are_enough_families_to_speak_of_other_stacks() -> None:
-    assert len(ALL) >= 150
-    assert len({fault.name for fault in ALL}) == len(ALL)
+    assert len(FAULTS) >= 150
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS)
