@@ -286,6 +286,15 @@ def test_the_limit_holds_when_the_connection_is_wrapped_for_tls_meanwhile() -> N
     assert time.monotonic() - began < 3.0
 
 
+def test_a_mail_server_whose_farewell_drips_is_cut_off_in_time_and_has_the_mail() -> None:
+    began = time.monotonic()
+    chosen = EmailSettings(host="127.0.0.1", security="none", to=("a@example.com",), sender="b@example.com")
+    talk = b"220 here\r\n250 here\r\n250 sender\r\n250 recipient\r\n354 go\r\n250 taken\r\n"
+    with dripping(talk, b"221-more\r\n") as port:
+        EmailNotifier(chosen.model_copy(update={"port": port})).send(NOTICE, 1.0)
+    assert time.monotonic() - began < 4.0
+
+
 HANDSHAKE = b"\x16\x03\x03\x40\x00"
 """A TLS record of which 16 KiB are announced; they come drop by drop."""
 
