@@ -40,6 +40,7 @@ from lucid_pipelines.tracker.classes import LineClassifier
 from lucid_pipelines.tracker.fields import RecordParser
 from lucid_pipelines.tracker.follow import FollowState, follow
 from lucid_pipelines.tracker.tracking import track_file
+from tests.support_control.pretend import OwnClock
 
 LINES_A_SECOND, BETWEEN_PASSES_S = 20, 30
 _PEAK = """
@@ -145,7 +146,7 @@ def live_pass(folder: Path, jobs: int, rounds: int) -> Claim:
     ]
     times: list[float] = []
     with Store.open(folder / "state.db") as store:
-        clock = _Clock(now)
+        clock = OwnClock(now)
         settings = Settings.model_validate({"home": folder})
         system = System.of(
             settings, store, cast("Cluster", _Files({name: path for name, (path, _) in logs.items()})), clock
@@ -165,17 +166,6 @@ def live_pass(folder: Path, jobs: int, rounds: int) -> Claim:
             assert all(look.tracked and look.tracked.progress["step"] for look in looks)
     why = "one materialisation of training_metrics"
     return mean_of(f"one live pass over {jobs} jobs, store included, CPU s", times, at_most=10.0, why=why)
-
-
-@dataclass
-class _Clock:
-    moment: datetime
-
-    def now(self) -> datetime:
-        return self.moment
-
-    def sleep(self, duration_s: float) -> None:
-        self.moment += timedelta(seconds=duration_s)
 
 
 @dataclass(frozen=True)
