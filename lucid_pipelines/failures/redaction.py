@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 HIDDEN = "[hidden]"
-_KEY_BLOCK = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
+_KEY_END = re.compile(r"-----END [A-Z ]*PRIVATE KEY-----")
+_KEY_BLOCK = re.compile(rf"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:(?P<end>{_KEY_END.pattern})|\Z)", re.DOTALL)
 _KNOWN = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{8,}|sk-[A-Za-z0-9_-]{8,}|(?:AKIA|ASIA)[0-9A-Z]{12,}|gh[pousr]_[A-Za-z0-9]{16,}"
     r"|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abeprs]-[\w-]{8,}|AIza[\w-]{30,}|ya29\.[\w-]{20,}|npm_[A-Za-z0-9]{30,}"
@@ -38,6 +40,23 @@ def redacted(text: str) -> str:
     text = _IN_QUERY.sub(lambda match: match[1] + HIDDEN, text)
     text = _KNOWN.sub(HIDDEN, text)
     return _NAMED.sub(_hide_value, text)
+
+
+def redacted_lines(texts: Iterable[str]) -> list[str]:
+    """The lines of one text, each redacted; all lines of a private key are hidden, as in ``redacted``."""
+    shown: list[str] = []
+    in_key = False
+    for text in texts:
+        rest = text
+        if in_key:
+            end = _KEY_END.search(text)
+            if end is None:
+                shown.append(HIDDEN)
+                continue
+            rest = HIDDEN + text[end.end() :]
+        in_key = any(block["end"] is None for block in _KEY_BLOCK.finditer(rest))
+        shown.append(redacted(rest))
+    return shown
 
 
 def _hide_value(match: re.Match[str]) -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lucid_pipelines.failures.redaction import HIDDEN, redacted
+from lucid_pipelines.failures.redaction import HIDDEN, redacted, redacted_lines
 
 SECRET = "Zx9hunter2Qw7"
 
@@ -74,6 +74,12 @@ def test_long_texts_are_no_trap(piece: str) -> None:
     began = time.process_time()
     redacted(piece * 20_000)
     assert time.process_time() - began < 3.0
+
+
+def test_every_line_of_a_private_key_is_hidden() -> None:
+    lines = ["env: -----BEGIN RSA PRIVATE KEY-----", SECRET, "tail -----END RSA PRIVATE KEY----- step 3", "step 4"]
+    assert redacted_lines(lines) == [f"env: {HIDDEN}", HIDDEN, f"{HIDDEN} step 3", "step 4"]
+    assert redacted_lines(["-----BEGIN PRIVATE KEY----- a -----END PRIVATE KEY-----", "step 5"]) == [HIDDEN, "step 5"]
 
 
 def test_a_password_of_digits_is_a_password() -> None:
