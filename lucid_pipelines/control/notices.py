@@ -13,8 +13,8 @@ from enum import StrEnum
 
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.errors import ExternalError, InputError, StaleLockError
-from lucid_pipelines.failures.redaction import redacted
 from lucid_pipelines.ports import Notice
+from lucid_pipelines.redaction import redacted
 from lucid_pipelines.store import Claim, StoredNotice
 
 _BATCH = 20

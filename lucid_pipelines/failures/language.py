@@ -14,9 +14,9 @@ from typing import cast
 
 from lucid_pipelines.domain.errors import ExternalError
 from lucid_pipelines.failures.classify import Classified, Source
-from lucid_pipelines.failures.redaction import redacted_lines
 from lucid_pipelines.failures.vocabulary import Category, Component, Restart
 from lucid_pipelines.ports import LanguageModel
+from lucid_pipelines.redaction import redacted_lines
 
 MAX_LINES = 300
 _MAX_LINE_CHARS = 300
@@ -84,7 +84,7 @@ def ask(
         lines: number and text, oldest first; the newest 300 are shown, each cut to 300 characters, secrets hidden.
     """
     newest = lines[-MAX_LINES:]
-    texts = redacted_lines(text for _, text in newest)
+    texts = redacted_lines([text for _, text in newest])
     shown = [(number, text[:_MAX_LINE_CHARS]) for (number, _), text in zip(newest, texts, strict=True)]
     body = "\n".join(f"{number if number is not None else '-'}| {text}" for number, text in shown)
     messages = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": f"<log>\n{body}\n</log>"}]

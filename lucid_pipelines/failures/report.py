@@ -15,8 +15,8 @@ from lucid_pipelines.failures.policy import (
     RestartVerb,
     Standing,
 )
-from lucid_pipelines.failures.redaction import redacted
 from lucid_pipelines.failures.vocabulary import Ending
+from lucid_pipelines.redaction import redacted
 
 _MAX_TEXT = 240
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#])")

@@ -8,12 +8,12 @@ said becomes a template that is remembered, so that one job is asked about once.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lucid_pipelines.domain.errors import ExternalError, InputError
 from lucid_pipelines.ports import LanguageModel
+from lucid_pipelines.redaction import redacted
 from lucid_pipelines.tracker.records import Field, Kind, Parsed, Shape
 from lucid_pipelines.tracker.window import Record
 
@@ -30,10 +30,6 @@ _NAMES = {
     "steps_per_second": "steps_per_second",
 }
 _UNITS = ("s", "ms", "min")
-_SECRET = re.compile(
-    r"(?i)\b(api[_-]?key|token|secret|passw(?:or)?d|authorization|bearer)\b(\s*[=:]\s*|\s+)\S+"
-    r"|\b(?:sk|hf|ghp|AKIA)[-_]?[A-Za-z0-9]{16,}"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +136,7 @@ def _candidates(records: Sequence[Record]) -> list[Record]:
 
 
 def _messages(lines: Sequence[Record]) -> list[dict[str, str]]:
-    rows = {str(i): _SECRET.sub("[redacted]", r.text.strip()[:MAX_LINE_CHARS]) for i, r in enumerate(lines)}
+    rows = {str(i): redacted(r.text.strip())[:MAX_LINE_CHARS] for i, r in enumerate(lines)}
     return [
         {
             "role": "system",

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 HIDDEN = "[hidden]"
-_KEY_END = re.compile(r"-----END [A-Z ]*PRIVATE KEY-----")
-_KEY_BLOCK = re.compile(rf"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:(?P<end>{_KEY_END.pattern})|\Z)", re.DOTALL)
+_KEY_BLOCK = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
 _KNOWN = re.compile(
-    r"\b(?:hf_[A-Za-z0-9]{8,}|sk-[A-Za-z0-9_-]{8,}|(?:AKIA|ASIA)[0-9A-Z]{12,}|gh[pousr]_[A-Za-z0-9]{16,}"
+    r"\b(?:hf_[A-Za-z0-9]{8,}|sk-[A-Za-z0-9_-]{8,}|[pr]k-[A-Za-z0-9_-]{16,}|(?:AKIA|ASIA)[0-9A-Z]{12,}|gh[pousr]_[A-Za-z0-9]{16,}"
     r"|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abeprs]-[\w-]{8,}|AIza[\w-]{30,}|ya29\.[\w-]{20,}|npm_[A-Za-z0-9]{30,}"
     r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{4,})"
 )
@@ -33,30 +32,27 @@ _NO_SECRET = re.compile(r"(?i)^(?:none|null|true|false|\*+|\[hidden\]|\$\{?\w+\}
 
 
 def redacted(text: str) -> str:
-    """The text with what looks like keys, tokens and passwords hidden."""
-    text = _KEY_BLOCK.sub(HIDDEN, text)
+    """A text of a program or a log with what looks like keys, tokens and passwords hidden."""
+    return _NAMED.sub(_hide_value, without_known_secrets(text))
+
+
+def without_known_secrets(text: str) -> str:
+    """The text without secrets that are told by their own form, whatever they are called; line breaks stay."""
+    text = _without_key_blocks(text)
     text = _USER_IN_URL.sub(HIDDEN, text)
     text = _HOOK_PATH.sub(lambda match: match[1] + HIDDEN, text)
     text = _IN_QUERY.sub(lambda match: match[1] + HIDDEN, text)
-    text = _KNOWN.sub(HIDDEN, text)
-    return _NAMED.sub(_hide_value, text)
+    return _KNOWN.sub(HIDDEN, text)
 
 
-def redacted_lines(texts: Iterable[str]) -> list[str]:
-    """The lines of one text, each redacted; all lines of a private key are hidden, as in ``redacted``."""
-    shown: list[str] = []
-    in_key = False
-    for text in texts:
-        rest = text
-        if in_key:
-            end = _KEY_END.search(text)
-            if end is None:
-                shown.append(HIDDEN)
-                continue
-            rest = HIDDEN + text[end.end() :]
-        in_key = any(block["end"] is None for block in _KEY_BLOCK.finditer(rest))
-        shown.append(redacted(rest))
-    return shown
+def redacted_lines(texts: Sequence[str]) -> list[str]:
+    """The lines of one text, each redacted; of a private key every line is hidden."""
+    joined = "\n".join(text.replace("\n", " ") for text in texts)
+    return [redacted(text) for text in _without_key_blocks(joined).split("\n")][: len(texts)]
+
+
+def _without_key_blocks(text: str) -> str:
+    return _KEY_BLOCK.sub(lambda match: "\n".join([HIDDEN] * (match[0].count("\n") + 1)), text)
 
 
 def _hide_value(match: re.Match[str]) -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lucid_pipelines.failures.redaction import HIDDEN, redacted, redacted_lines
+from lucid_pipelines.redaction import HIDDEN, redacted, redacted_lines
 
 SECRET = "Zx9hunter2Qw7"
 
