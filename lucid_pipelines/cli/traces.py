@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from lucid_pipelines.domain.errors import InputError
+from lucid_pipelines.traces.clusters import GPUS_PER_NODE, fit_cluster
 from lucid_pipelines.traces.conversion import convert as convert_trace
 from lucid_pipelines.traces.conversion import write_cluster, write_quarantine
 from lucid_pipelines.traces.description import describe as describe_trace
@@ -63,6 +65,10 @@ ProfilesOption = Annotated[
 ClusterOutOption = Annotated[
     Path | None, typer.Option("--cluster-out", help="Write the trace's cluster as a cluster file.")
 ]
+FitLoadOption = Annotated[
+    float | None,
+    typer.Option(help="Make the cluster of --cluster-out so large that the jobs would occupy this share, 0 to 1."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -81,10 +87,16 @@ def convert(
     profiles: ProfilesOption = None,
     quarantine: Annotated[Path | None, typer.Option(help="Write the quarantined rows as CSV.")] = None,
     cluster_out: ClusterOutOption = None,
+    fit_load: FitLoadOption = None,
+    gpus_per_node: Annotated[int | None, typer.Option(min=1, help="With --fit-load: size of its nodes.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write a trace of any supported format in our own."""
     _refuse_to_overwrite(trace, out, quarantine, cluster_out)
+    if cluster_out is None and (fit_load is not None or gpus_per_node is not None):
+        raise InputError("--fit-load and --gpus-per-node make a cluster; name its file with --cluster-out")
+    if gpus_per_node is not None and fit_load is None:
+        raise InputError("--gpus-per-node goes with --fit-load; without it the cluster is the trace's own")
     with late_progress("reading") as progress:
         loaded = load(
             trace,
@@ -99,12 +111,14 @@ def convert(
             profiles=profiles,
             progress=progress,
         )
+    if fit_load is not None:
+        loaded = replace(loaded, cluster=fit_cluster(loaded.frame, fit_load, gpus_per_node or GPUS_PER_NODE))
     written = convert_trace(loaded, out)
     if quarantine is not None:
         write_quarantine(loaded, quarantine)
     result = _result(loaded, written, None if cluster_out is None else write_cluster(loaded, cluster_out))
     if cluster_out is not None and result["cluster_out"] is None:
-        result["notes"].append("the trace's files describe no cluster; none was written")
+        result["notes"].append("the trace's files describe no cluster: none was written; --fit-load 0.7 makes one")
     _print(result, as_json=as_json)
 
 

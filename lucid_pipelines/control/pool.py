@@ -17,8 +17,6 @@ from lucid_pipelines.store import Loan
 if TYPE_CHECKING:
     from lucid_pipelines.control.system import System
 
-_NODES_A_POOL_NODE = 50
-
 
 def owned_nodes(system: System, nodes: Sequence[Node]) -> tuple[Node, ...]:
     """The nodes, each in its own virtual cluster, the profiling pool among them; loans are not looked at.
@@ -65,7 +63,6 @@ def _with_profilers(system: System, nodes: tuple[Node, ...]) -> tuple[Node, ...]
         return nodes
     rules = system.policy.profiling
     chosen = None if rules is None else rules.profiler_nodes  # the site's number, or a tuned one
-    wanted = len(nodes) // _NODES_A_POOL_NODE if chosen is None else chosen
     largest: dict[str, int] = {}
     for node in nodes:
         largest[node.vc] = max(largest.get(node.vc, 0), node.gpu_count)
@@ -73,4 +70,4 @@ def _with_profilers(system: System, nodes: tuple[Node, ...]) -> tuple[Node, ...]
     def keeps_its_largest(vc: str, rest: Sequence[Node]) -> bool:
         return max(node.gpu_count for node in rest) == largest[vc]
 
-    return with_pool(nodes, name, wanted, keeps_its_largest) or nodes
+    return with_pool(nodes, name, chosen, keeps_its_largest) or nodes

@@ -18,7 +18,7 @@ from lucid_pipelines.placement.pairing import (
     off_avoided_nodes,
     pair_reasons,
 )
-from lucid_pipelines.placement.pool import with_pool
+from lucid_pipelines.placement.pool import default_pool_nodes, with_pool
 from lucid_pipelines.placement.sharing_mode import ModeRules, choose_mode, next_mode_s
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "broken_rules",
     "can_ever_fit",
     "choose_mode",
+    "default_pool_nodes",
     "demand_of",
     "enabled_rules",
     "find_place",

@@ -14,7 +14,8 @@ class ProfilingRules:
 
     Attributes:
         profiler_vc: name of the virtual cluster whose nodes profile; ``None`` = no profiler.
-        profiler_nodes: how many nodes it owns (Cprof) where the cluster does not say; ``None`` = one of 50.
+        profiler_nodes: how many nodes it owns (Cprof) where the cluster does not say; ``None`` = see
+            ``placement.default_pool_nodes``.
         profile_max_gpus: jobs with more GPUs are sampled while they run (Nprof).
         profile_window_s: longest run (Tprof).
         cold_start_window_s: longest run of a job whose user says that it starts slowly.

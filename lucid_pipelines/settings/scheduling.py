@@ -31,7 +31,8 @@ class ProfilingSettings(Section):
         default=None,
         ge=0,
         description="Nodes that only profile (Cprof), where none is declared with vc: profiler; "
-        "default: one of fifty, so none on a small cluster. Without such nodes jobs are sampled while they run.",
+        "default: one of fifty; fewer than fifty give one if they have several virtual clusters and one of them loses "
+        "at most a quarter of its GPUs. Without such nodes jobs are sampled while they run.",
     )
     max_gpus: int = Field(default=8, ge=1, description="Larger jobs are sampled while they run (Nprof).")
     window_s: float = Field(default=200.0, gt=0, description="Longest profiling run (Tprof).")

@@ -14,11 +14,11 @@ from lucid_pipelines.policies import ProfilingRules
 def with_profiler(nodes: Sequence[Node], jobs: Sequence[TraceJob], rules: ProfilingRules) -> tuple[Node, ...] | None:
     """The nodes with some of them in the profiler's virtual cluster; ``None`` when none can be spared.
 
-    See ``with_pool``; every job of the trace still fits its own virtual cluster. At most a quarter of all.
+    See ``with_pool``; every job of the trace still fits its own virtual cluster. At most a quarter of all nodes.
     """
     if rules.profiler_vc is None:
         return None
-    wanted = rules.profiler_nodes if rules.profiler_nodes is not None else max(1, round(len(nodes) / 50))
+    wanted = None if rules.profiler_nodes is None else min(rules.profiler_nodes, len(nodes) // 4)
     demands: dict[str, set[tuple[int, str | None]]] = {}
     for job in jobs:
         demands.setdefault(job.vc, set()).add((int(job.gpus), job.gpu_type))
@@ -27,4 +27,4 @@ def with_profiler(nodes: Sequence[Node], jobs: Sequence[TraceJob], rules: Profil
         free = FreeGpus.of_nodes(rest)
         return all(can_ever_fit(free, gpus, gpu_type) for gpus, gpu_type in demands.get(vc, set()))
 
-    return with_pool(nodes, rules.profiler_vc, min(wanted, len(nodes) // 4), all_fit)
+    return with_pool(nodes, rules.profiler_vc, wanted, all_fit)

@@ -11,7 +11,7 @@ import pandas as pd
 import yaml
 
 from lucid_pipelines.domain.errors import InputError
-from lucid_pipelines.domain.trace import ClusterSpec, NodeGroup
+from lucid_pipelines.domain.trace import MAX_GPUS, ClusterSpec, NodeGroup
 from lucid_pipelines.traces.files import TraceFile
 from lucid_pipelines.traces.frames import by_group, column, floats, parsed_numbers
 
@@ -34,7 +34,7 @@ def fit_cluster(
     job needs. Without ``span_s`` the span is from the first submission to the last.
 
     Raises:
-        InputError: the trace has no jobs, or the load is not within (0, 1].
+        InputError: the trace has no jobs, the load is not within (0, 1], or no cluster file may be that large.
     """
     if not 0 < load_frac <= 1:
         raise InputError(f"load_frac must be above 0 and at most 1; got {load_frac}")
@@ -53,6 +53,12 @@ def fit_cluster(
         )
         for name, gpu_s, most in zip(work.index, work.to_numpy(), largest.to_numpy(), strict=True)
     }
+    gpus_all = sum(nodes.values()) * gpus_per_node
+    if gpus_all > MAX_GPUS:
+        raise InputError(
+            f"a load of {load_frac} over {span_s:,.0f} s asks for {gpus_all:,} GPUs, and a cluster has at most "
+            f"{MAX_GPUS:,}; ask for a higher load"
+        )
     return ClusterSpec(
         {name: (NodeGroup(count, gpus_per_node, gpu_type, gpu_memory_mib),) for name, count in nodes.items()}
     )

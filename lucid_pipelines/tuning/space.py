@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from lucid_pipelines.domain.errors import InputError, did_you_mean
 from lucid_pipelines.domain.trace import ClusterSpec
-from lucid_pipelines.placement import ModeRules, PairingRules
+from lucid_pipelines.placement import ModeRules, PairingRules, default_pool_nodes
 from lucid_pipelines.policies import ProfilingRules
 from lucid_pipelines.simulation.scoring import FittedScorer
 
@@ -107,10 +107,10 @@ def applicable(values: Values) -> dict[str, object]:
 
 def _all(cluster: ClusterSpec) -> tuple[Setting, ...]:
     profiling, modes, pairing, scorer = ProfilingRules(), ModeRules(), PairingRules(), FittedScorer()
-    nodes = sum(group.nodes for groups in cluster.virtual_clusters.values() for group in groups)
-    fiftieth = float(max(1, round(nodes / 50)))
-    pool = sorted({1.0, fiftieth, 2 * fiftieth, 4 * fiftieth, 8 * fiftieth})
-    pool = [n for n in pool if n == fiftieth or n <= nodes // 4]
+    default_pool, nodes = float(default_pool_nodes(cluster.nodes())), len(cluster.nodes())
+    few = max(1.0, default_pool)
+    pool = sorted({default_pool, 1.0, few, 2 * few, 4 * few, 8 * few})
+    pool = [n for n in pool if n == default_pool or n <= nodes // 4]
     return (
         Setting(
             "profile_window_s", "Tprof", (60.0, 100.0, 200.0, 300.0, 600.0), profiling.profile_window_s, "s",
@@ -120,7 +120,7 @@ def _all(cluster: ClusterSpec) -> tuple[Setting, ...]:
             "profile_max_gpus", "Nprof", (1.0, 2.0, 4.0, 8.0, 16.0), float(profiling.profile_max_gpus), "GPUs",
             "jobs with more GPUs are sampled while they run",
         ),
-        Setting("profiler_nodes", "Cprof", tuple(pool), fiftieth, "nodes", "nodes that the profiler owns"),
+        Setting("profiler_nodes", "Cprof", tuple(pool), default_pool, "nodes", "nodes that the profiler owns"),
         Setting(
             "tiny_above", "Tiny", (0.90, 0.93, 0.95, 0.97), scorer.tiny_above, "",
             "mean speed beside others above which a job is Tiny",

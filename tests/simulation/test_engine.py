@@ -108,7 +108,7 @@ def test_packing_without_pair_speeds_is_refused() -> None:
 
 def test_the_profiler_ends_short_jobs_and_costs_the_others_their_first_run() -> None:
     jobs = [trace_job("short", 0, 50), trace_job("long", 0, 1_000)]
-    result = run("lucid", jobs, one_vc(4), packing_options())
+    result = run("lucid", jobs, one_vc(4), packing_options(), profiler_nodes=1)
     assert ends(result) == {"short": 50, "long": 200 + 1_000}
     assert result.attempt_in_profiler.tolist() == [True, True, False]
     assert result.lost_gpu_s == {"profiling": 200.0}
@@ -147,7 +147,7 @@ def test_without_a_node_to_spare_nobody_is_profiled_and_it_is_counted() -> None:
 
 def test_the_profiler_takes_no_node_that_a_job_needs() -> None:
     jobs = [trace_job("x", 0, 50), trace_job("all", 0, 50, 32)]
-    result = run("lucid", jobs, one_vc(4), packing_options())
+    result = run("lucid", jobs, one_vc(4), packing_options(), profiler_nodes=1)
     assert not result.attempt_in_profiler.any()
     assert not np.isnan(result.end_s).any()
 

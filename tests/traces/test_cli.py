@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from lucid_pipelines.cli.traces import app
@@ -104,3 +105,25 @@ def test_tables_that_cannot_be_written_are_told(tmp_path: Path) -> None:
     )
     assert isinstance(result.exception, ExternalError)
     assert "cannot be written" in str(result.exception)
+
+
+def test_a_trace_that_tells_no_cluster_gets_one_that_fits_its_load(tmp_path: Path) -> None:
+    trace, out, cluster = write_sample(tmp_path, "helios"), tmp_path / "out.csv", tmp_path / "cluster.yaml"
+    told = run_json("convert", trace, out, "--cluster-out", cluster)
+    notes = told["notes"]
+    assert told["cluster_out"] is None and isinstance(notes, list) and "--fit-load" in notes[-1]
+    sizes: list[int] = []
+    for load_frac in (0.1, 1):
+        run_json("convert", trace, out, "--cluster-out", cluster, "--fit-load", load_frac, "--gpus-per-node", 4)
+        spec = ClusterSpec.from_yaml(cluster.read_text())
+        assert {group.gpus_per_node for groups in spec.virtual_clusters.values() for group in groups} == {4}
+        sizes.append(spec.gpus)
+    assert sizes[0] > sizes[1]
+
+
+@pytest.mark.parametrize("wrong", [["--fit-load", "0.5"], ["--gpus-per-node", "4"]])
+def test_what_makes_a_cluster_needs_a_file_for_it(tmp_path: Path, wrong: list[str]) -> None:
+    trace, out = write_sample(tmp_path, "helios"), tmp_path / "out.csv"
+    with pytest.raises(InputError, match="--cluster-out"):
+        RUNNER.invoke(app, ["convert", str(trace), str(out), *wrong], catch_exceptions=False)
+    assert not out.exists()

@@ -27,7 +27,7 @@ from lucid_pipelines.tuning.validation import candidates_of, judge
 from tests.support_simulation.cases import trace_job
 
 NOW = datetime(2026, 3, 2, tzinfo=UTC)
-CLUSTER = ClusterSpec.uniform({"a": 8})
+CLUSTER = ClusterSpec.uniform({"a": 7, "b": 1})
 NAMES = ["profile_window_s", "profile_max_gpus", "medium_above", "off_below_jobs"]
 SPACE = space_for(CLUSTER, NAMES)
 DAY_S = 86_400.0
