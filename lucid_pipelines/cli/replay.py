@@ -94,6 +94,8 @@ def replay(
             f"{loaded.source} has no job to replay: {loaded.rows_read} rows read, "
             f"{loaded.quarantined_count} in quarantine, left out by the selection: {left_out or 'none'}"
         )
+    if loaded.past_jobs and predictions is None:
+        print(f"estimates begin with {len(loaded.past_jobs):,} jobs that had ended before --from", file=sys.stderr)
     summaries = _run(
         loaded, spec or _cluster_of(loaded), names, out, predictions, forecast, pairs, profile_table, scaling, advisor
     )
@@ -128,6 +130,7 @@ def _run(
             names,
             out,
             predictions=read_predictions(predictions).duration_s if predictions is not None else None,
+            history=loaded.past_jobs,
             estimator_of=_estimator_of(advisor) if advisor or STANDALONE in names else None,
             forecast=_forecast(forecast) if forecast is not None else None,
             pair_table=pairs,

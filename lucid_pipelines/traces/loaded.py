@@ -38,6 +38,8 @@ class LoadedTrace:
         has_calendar: whether ``submit_s`` counts from 1970-01-01 UTC; otherwise from the trace's own zero.
         cluster: the cluster that the trace was recorded on, where the files beside it tell.
         metadata: facts for the header of converted files; ``synthetic`` is true for generated traces.
+        past: rows like those of ``frame`` that had ended when the selected window began, as far as the trace tells:
+            what a policy that learns had seen by then; ``None`` without a window.
     """
 
     format: str
@@ -53,11 +55,17 @@ class LoadedTrace:
     notes: tuple[str, ...] = ()
     cluster: ClusterSpec | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    past: pd.DataFrame | None = None
 
     @cached_property
     def jobs(self) -> tuple[TraceJob, ...]:
         """The jobs as objects, built on first use."""
         return jobs_of(self.frame)
+
+    @cached_property
+    def past_jobs(self) -> tuple[TraceJob, ...]:
+        """What had ended when the selected window began; empty without one."""
+        return () if self.past is None else jobs_of(self.past)
 
     @property
     def job_count(self) -> int:

@@ -142,3 +142,12 @@ def test_a_day_in_the_midst_of_a_week_names_its_week(trace: Path, tmp_path: Path
     for text in ("2024-01-03", "2024-01-1"):
         result = runner.invoke(app, ["replay-weeks", "-w", text, *home])
         assert isinstance(result.exception, NotFoundError) and "did you mean '2024-01-01'" in str(result.exception)
+
+
+def test_policies_that_predict_begin_with_what_had_ended_before_the_window(trace: Path) -> None:
+    whole = runner.invoke(app, ["replay", str(trace), "-p", "qssf", "--json"])
+    part = runner.invoke(app, ["replay", str(trace), "-p", "qssf", "--from", "2024-01-02", "--json"])
+    assert (whole.exit_code, part.exit_code) == (0, 0), part.output
+    assert json.loads(whole.stdout)["fallbacks"]["no_estimate"] > 0, "nothing had ended when the first job came"
+    assert "no_estimate" not in json.loads(part.stdout)["fallbacks"]
+    assert "had ended before --from" in part.stderr and "had ended" not in whole.stderr

@@ -32,6 +32,16 @@ def test_a_window_is_closed_at_its_start_and_open_at_its_end(month: tuple[Path, 
         assert part.balances
 
 
+def test_what_had_ended_before_the_window_is_kept_apart(month: tuple[Path, LoadedTrace]) -> None:
+    path, whole = month
+    start = datetime(2024, 1, 3, tzinfo=UTC)
+    assert load(path).past_jobs == () == load(path, end=start).past_jobs
+    part = load(path, start=start, end="2024-01-05", vcs=["vc01"])
+    before = [job for job in whole.jobs if job.vc == "vc01" and job.submit_s < start.timestamp()]
+    ended = [job for job in before if job.submit_s + (job.queue_s or 0.0) + job.duration_s <= start.timestamp()]
+    assert list(part.past_jobs) == ended and 0 < len(ended) < len(before)
+
+
 def test_a_bound_without_an_offset_is_of_the_zone_of_the_trace(tmp_path: Path) -> None:
     path = write_sample(tmp_path, "helios")
     assert load(path, start="2020-06-09 18:41:27", timezone="Asia/Shanghai").job_count == 2
