@@ -30,6 +30,14 @@ TABLE_COLUMNS: tuple[tuple[str, str], ...] = (
 )
 
 
+_HINTS = {
+    "unknown_gpu_memory": "no GPU of unknown size is shared; give gpu_memory_mib in the cluster file",
+    "no_profiler_nodes": "no virtual cluster can spare a node to profile on; one named profiler in the cluster file is "
+    "used for that",
+}
+"""What to do about a fallback, where the input can be made better."""
+
+
 def table_rows(summaries: Sequence[Summary]) -> list[list[str]]:
     """The comparison table: a header and one row per policy, as text."""
     header = [title for title, _ in TABLE_COLUMNS]
@@ -48,7 +56,8 @@ def notes_of(summaries: Sequence[Summary]) -> list[str]:
     """What the table does not tell: jobs that were set aside, and what had to be guessed."""
     aside = _counts(summaries[0].quarantined) if summaries else ""
     lines = [f"set aside, no replay can run them on this cluster: {aside}"] if aside else []
-    return lines + [f"{s.policy} had to guess: {_counts(s.fallbacks)}" for s in summaries if s.fallbacks]
+    lines += [f"{s.policy} had to guess: {_counts(s.fallbacks)}" for s in summaries if s.fallbacks]
+    return lines + [f"{kind}: {hint}" for kind, hint in _HINTS.items() if any(kind in s.fallbacks for s in summaries)]
 
 
 def _counts(counts: Mapping[str, int]) -> str:

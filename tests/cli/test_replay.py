@@ -63,9 +63,11 @@ def test_what_the_table_does_not_tell_is_told_below_it(trace: Path, tmp_path: Pa
     cluster.write_text("virtual_clusters: {vc01: {nodes: 4, gpus_per_node: 8}}")
     result = runner.invoke(app, ["replay", str(trace), "-c", str(cluster), "-p", "fifo,lucid"])
     assert result.exit_code == 0, result.output
-    *_, aside, guessed = result.stdout.splitlines()
+    *_, aside, guessed, hint, pool = result.stdout.splitlines()
     assert aside.startswith("set aside, no replay can run them on this cluster: unknown_vc ")
     assert guessed.startswith("lucid had to guess: ") and "unknown_gpu_memory " in guessed
+    assert hint.startswith("unknown_gpu_memory: ") and "gpu_memory_mib" in hint
+    assert pool.startswith("no_profiler_nodes: ")
     whole = runner.invoke(app, ["replay", str(trace), "-p", "fifo"])
     assert "set aside" not in whole.stdout and "guess" not in whole.stdout
 
