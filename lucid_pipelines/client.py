@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from lucid_pipelines import snapshots
 from lucid_pipelines.control.requests import JobRequest, parse_request, read_job_file
 from lucid_pipelines.control.system import System
-from lucid_pipelines.domain.errors import ExternalError, InputError, did_you_mean
+from lucid_pipelines.domain.errors import ExternalError, InputError, NotFoundError, TimedOutError, did_you_mean
 from lucid_pipelines.domain.job import Attempt, Job
 from lucid_pipelines.domain.states import JobState
 from lucid_pipelines.ports import LogChunk
@@ -135,7 +135,7 @@ class Client:
         return self.system.cluster.read_log(attempt_id, offset, max_bytes)
 
     def wait(self, job_ids: Sequence[str], timeout_s: float | None = None) -> list[Job]:
-        """Wait until all jobs have ended. Raises ``TimeoutError`` with those that have not."""
+        """Wait until all jobs have ended. Raises ``TimedOutError`` with those that have not."""
         *_, last = self.watch(job_ids, timeout_s)
         return last
 
@@ -149,6 +149,7 @@ class Client:
 
         Raises:
             NotFoundError: there is no job with one of the ids.
+            TimedOutError: some have not ended after ``timeout_s``; the message names them.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         seen: int | None = None
@@ -168,7 +169,7 @@ class Client:
                     for job in self.system.store.jobs.find(ids=list(job_ids), limit=None)
                     if not is_settled(job)
                 ]
-                raise TimeoutError(f"not ended after {timeout_s} s: {', '.join(open_ones)}")
+                raise TimedOutError(f"not ended after {timeout_s} s: {', '.join(open_ones)}")
             self.system.clock.sleep(_POLL_S)
 
     def close(self) -> None:
@@ -195,10 +196,11 @@ class Client:
         if request.gpus > largest:
             raise InputError(f"{vc} has {largest} GPUs in all; ask for at most {largest}, not {request.gpus}")
         if request.source_dir is not None and not _is_folder(request.source_dir):
-            wrong = "is no folder" if request.source_dir.exists() else "does not exist"
-            raise InputError(f"the folder with the code {wrong}: {request.source_dir}")
+            if not request.source_dir.exists():
+                raise NotFoundError(f"the folder with the code does not exist: {request.source_dir}")
+            raise InputError(f"the folder with the code is no folder: {request.source_dir}")
         if request.source_dir is not None and not _is_folder(request.source_dir / request.workdir):
-            raise InputError(f"the working directory does not exist in {request.source_dir}: {request.workdir!r}")
+            raise NotFoundError(f"the working directory does not exist in {request.source_dir}: {request.workdir!r}")
         return vc
 
     def _seal(self, source: Path, progress: ProgressCallback | None) -> SealedSnapshot:

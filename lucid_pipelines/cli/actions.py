@@ -34,8 +34,9 @@ def list_actions(
     home: Home = None,
 ) -> None:
     """List actions, newest first."""
+    states = _states(state)
     with open_client(home) as client:
-        found = client.system.store.actions.find(states=_states(state), limit=limit)
+        found = client.system.store.actions.find(states=states, limit=limit)
     if as_json:
         print_json([action_json(action) for action in found])
     elif found:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,19 +17,15 @@ from lucid_pipelines.advisor.estimates import AdvisedEstimate, Fallback
 from lucid_pipelines.advisor.fingerprint import Fingerprint, Surroundings, fingerprint
 from lucid_pipelines.advisor.metadata import JobMetadata
 from lucid_pipelines.advisor.target import find_target
-from lucid_pipelines.cli.output import console, errors, one_line, print_json, seconds
-from lucid_pipelines.domain.errors import InputError, LucidError
+from lucid_pipelines.cli.options import AsJson, Home
+from lucid_pipelines.cli.output import console, one_line, print_json, seconds
+from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.domain.similarity import SimilarJobs
 
 if TYPE_CHECKING:
     from lucid_pipelines.advisor.advising import Advisor
     from lucid_pipelines.settings import Settings
 
-# Not those of cli.options: they come with the client and its database, which reading code does not wait for.
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
-Home = Annotated[
-    Path | None, typer.Option("--home", envvar="LUCID_HOME", help="State folder.", show_default="./.lucid")
-]
 HISTORY_FILE = "history.db"
 _PANEL = "Reading"
 
@@ -239,18 +234,3 @@ def _table(*columns: str) -> Table:
     for column in columns:
         table.add_column(column, overflow="fold")
     return table
-
-
-def main() -> None:
-    """Run this command alone: ``python -m lucid_pipelines.cli.advise``."""
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command("advise")(advise)
-    try:
-        app(args=sys.argv[1:], prog_name="lucid advise")
-    except LucidError as error:
-        errors.print("[bold red]error[/bold red]", one_line(str(error)))
-        sys.exit(error.exit_code)
-
-
-if __name__ == "__main__":
-    main()

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from lucid_pipelines.cli.exit_statuses import ExitStatus
 from lucid_pipelines.cli.options import AsJson, Home, open_client
 from lucid_pipelines.cli.output import console, facts_table, print_json
 from lucid_pipelines.control.proposal_scores import STAYS_ABOVE_FRAC, mode_records
@@ -44,7 +45,7 @@ def replay(
     else:
         _show(found)
     if found.differences:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitStatus.ANSWER_IS_NO)
 
 
 @app.command("record")

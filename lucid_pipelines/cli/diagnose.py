@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,53 +10,43 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from lucid_pipelines.cli.options import Home
-from lucid_pipelines.cli.output import console, errors, one_line
-from lucid_pipelines.domain.errors import InputError, LucidError, NotFoundError
+from lucid_pipelines.cli.options import AsJson, Home, has_state, open_client
+from lucid_pipelines.cli.output import console, errors, one_line, print_json
+from lucid_pipelines.domain.errors import NotFoundError
 from lucid_pipelines.domain.states import JobState
 from lucid_pipelines.failures.diagnosis import Diagnosis, diagnose_log, shipped_tools
-from lucid_pipelines.logs import refuse_unknown_packing
+from lucid_pipelines.logs import require_log_file
 from lucid_pipelines.near_files import near_file
-from lucid_pipelines.settings import load_settings
 
 TargetArgument = Annotated[
     list[str],
     typer.Argument(metavar="FILE_OR_JOB...", help="Log files (plain or compressed), or jobs: their newest attempt."),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object a line and file, in order.")]
 
 
-def diagnose(targets: TargetArgument, json_output: JsonOption = False, home: Home = None) -> None:
+def diagnose(targets: TargetArgument, as_json: AsJson = False, home: Home = None) -> None:
     """Say where a failed run's first true error stands, who is to blame, and what to do."""
-    try:
-        tools = shipped_tools()
-        for target in targets:
-            log, of_job = _log_of(target, home)
-            found = diagnose_log(log, tools)
-            if json_output:
-                typer.echo(json.dumps({**found.to_json(), **of_job}, ensure_ascii=False))
-            else:
-                _print(found)
-    except LucidError as error:
-        typer.echo(f"lucid diagnose: {error}", err=True)
-        raise typer.Exit(error.exit_code) from error
+    tools = shipped_tools()
+    for target in targets:
+        log, of_job = _log_of(target, home)
+        found = diagnose_log(log, tools)
+        if as_json:
+            print_json({**found.to_json(), **of_job})
+        else:
+            _print(found)
 
 
 def _log_of(target: str, home: Path | None) -> tuple[Path, dict[str, Any]]:
     """The log file that is meant, and of which job's attempt it is, if it is one's."""
     path = Path(target)
-    if path.is_file():
-        refuse_unknown_packing(path)
-        return path, {}
-    if path.exists() and not path.is_dir():
-        raise InputError(f"{target!r} is a pipe, device or socket; give a regular file")
     if path.exists() or len(path.parts) > 1:
-        raise InputError(f"give a log file or a job; there is no file {target!r}{near_file(path)}")
-    from lucid_pipelines.cli.options import open_client  # files need no state database, and no time to open it
+        require_log_file(path)
+        return path, {}
     from lucid_pipelines.control.fetching import local_log
+    from lucid_pipelines.settings import load_settings
 
-    if home is None and not load_settings().home.exists():
-        raise InputError(f"give a log file or a job; there is no file {target!r}, and no state folder to find a job in")
+    if not has_state(load_settings(home)):
+        raise NotFoundError(f"there is no file {target!r} here{near_file(path)}, and no state folder to find a job in")
     with open_client(home) as client:
         try:
             job = client.job(target)
@@ -96,14 +84,3 @@ def _print(found: Diagnosis) -> None:
     console.print(
         f"  restart: {'sensible' if found.is_restart_advised else 'no'}. {found.advice}", highlight=False, markup=False
     )
-
-
-def main() -> None:
-    """Run this command alone: ``python -m lucid_pipelines.cli.diagnose``."""
-    app = typer.Typer(add_completion=False)
-    app.command()(diagnose)
-    app(args=sys.argv[1:], prog_name="lucid diagnose")
-
-
-if __name__ == "__main__":
-    main()

@@ -7,12 +7,15 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from lucid_pipelines.cli.options import AsJson, Home
+from lucid_pipelines.cli.exit_statuses import ExitStatus
+from lucid_pipelines.cli.options import AsJson, Home, has_state
 from lucid_pipelines.cli.output import console, one_line, print_json
 from lucid_pipelines.control.pool import owned_nodes, profiler_vc
 from lucid_pipelines.control.system import System
@@ -26,12 +29,11 @@ from lucid_pipelines.resources.clusters.slurm import SlurmCluster
 from lucid_pipelines.resources.notifiers import configured_notifiers, missing_secrets
 from lucid_pipelines.resources.system import has_nvml_library, open_system
 from lucid_pipelines.service.control import sensor_ticks
-from lucid_pipelines.service.dagster_home import run_files
+from lucid_pipelines.service.dagster_home import RunFiles, run_files
 from lucid_pipelines.service.status import is_running, read_status
 from lucid_pipelines.settings import Settings, load_settings
 
 _LOW_DISK_BYTES = 2 << 30
-_UNHEALTHY_EXIT = 9
 
 
 class Level(StrEnum):
@@ -65,7 +67,7 @@ def doctor(as_json: AsJson = False, home: Home = None) -> None:
     else:
         console.print(_table(findings))
     if any(finding.level is Level.PROBLEM for finding in findings):
-        raise typer.Exit(_UNHEALTHY_EXIT)
+        raise typer.Exit(ExitStatus.NEEDS_ATTENTION)
 
 
 def examine(settings: Settings) -> list[Finding]:
@@ -98,6 +100,9 @@ def _machine(settings: Settings) -> list[Finding]:
 
 
 def _state(settings: Settings) -> list[Finding]:
+    if not has_state(settings):
+        text = f"no state folder yet: {settings.home}"
+        return [Finding("home", Level.NOTE, text, "`lucid submit` or `lucid up` makes it")]
     system = open_system(settings)
     store = system.store
     try:
@@ -120,6 +125,13 @@ def _state(settings: Settings) -> list[Finding]:
 
 
 def _cluster(settings: Settings) -> list[Finding]:
+    if has_state(settings):
+        return _cluster_of(settings)
+    with TemporaryDirectory() as scratch:  # looking must not make the home folder
+        return _cluster_of(settings.model_copy(update={"home": Path(scratch)}))
+
+
+def _cluster_of(settings: Settings) -> list[Finding]:
     system = open_system(settings)
     try:
         inventory = system.cluster.inventory()
@@ -186,8 +198,8 @@ def _nvml() -> Finding:
 
 
 def _service(settings: Settings) -> list[Finding]:
-    files = run_files(settings)
-    if not is_running(files):
+    files = _files_of_running(settings)
+    if files is None:
         return [Finding("service", Level.NOTE, "not running; jobs can be submitted and wait", "lucid up")]
     status = read_status(files)
     if status is None:
@@ -213,10 +225,20 @@ def _service(settings: Settings) -> list[Finding]:
     return found
 
 
+def _files_of_running(settings: Settings) -> RunFiles | None:
+    """The files of the running service; ``None`` when none runs."""
+    if not settings.home.is_dir():
+        return None  # asking makes the folder
+    files = run_files(settings)
+    return files if is_running(files) else None
+
+
 def _advisor(settings: Settings) -> list[Finding]:
     """Whether the history index can be asked, and whether what the policy orders by is in force."""
     if settings.modes.advise is Mode.OFF:
         return [Finding("advisor", Level.NOTE, "modes.advise is off: submissions get no advice")]
+    if not has_state(settings) and settings.advisor.index is None:
+        return [Finding("advisor", Level.NOTE, "no history yet")]
     try:
         index = open_advisor(settings).index
         found = [Finding("advisor", Level.OK, f"{index.count()} past jobs, embedder {index.space.embedder}")]
@@ -229,8 +251,8 @@ def _advisor(settings: Settings) -> list[Finding]:
 
 
 def _modes(settings: Settings) -> list[Finding]:
-    files = run_files(settings)
-    status = read_status(files) if is_running(files) else None
+    files = _files_of_running(settings)
+    status = read_status(files) if files is not None else None
     found: list[Finding] = []
     for name, mode in settings.modes:
         real = mode.value if status is None else status.modes.get(name, mode.value)

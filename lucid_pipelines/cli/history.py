@@ -16,10 +16,13 @@ from lucid_pipelines.advisor.advising import Advisor, vector_space
 from lucid_pipelines.advisor.calibration import calibrate as choose_threshold
 from lucid_pipelines.advisor.calibration import history_pairs
 from lucid_pipelines.advisor.history_file import Refused, read_lines, write_lines
-from lucid_pipelines.cli.advise import HISTORY_FILE, AsJson, Home, has_history, open_site_advisor, site_settings
+from lucid_pipelines.cli.advise import HISTORY_FILE, has_history, open_site_advisor, site_settings
+from lucid_pipelines.cli.exit_statuses import ExitStatus
+from lucid_pipelines.cli.options import AsJson, Home, open_client
 from lucid_pipelines.cli.output import console, one_line, print_json, seconds
 from lucid_pipelines.domain.errors import ExternalError, InputError, NotFoundError, did_you_mean
 from lucid_pipelines.domain.similarity import HistoryFilter, PastJob, SimilarJobs
+from lucid_pipelines.near_files import near_file
 from lucid_pipelines.ports import Embedder, HistoryIndex
 from lucid_pipelines.resources.advisors import open_embedder
 from lucid_pipelines.resources.history_index import open_index
@@ -73,7 +76,7 @@ def import_(
         for file, each in refused[:SHOWN_REFUSALS]:
             console.print(one_line(f"  {file}:{each.line}: {each.why}"))
     if refused:
-        raise typer.Exit(InputError.exit_code)
+        raise typer.Exit(ExitStatus.WRONG_INPUT)
 
 
 @app.command()
@@ -158,7 +161,7 @@ def calibrate(
             f"({chosen.kept_frac:.0%} of {chosen.pairs} pairs)"
         )
     if chosen.threshold is None:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitStatus.ANSWER_IS_NO)
 
 
 def _open(index: str | None, home: Path | None) -> tuple[HistoryIndex, Embedder]:
@@ -194,15 +197,13 @@ def _job(index: HistoryIndex, job_id: str, home: Path | None) -> PastJob:
 
 def _named(text: str, home: Path | None) -> str | None:
     """The id of the job of this site that the text names, as in other commands; imported jobs have their id alone."""
-    from lucid_pipelines.cli.options import open_client  # an index elsewhere needs no state database
-
     settings = load_settings(home)
     if settings.state.url is None and not (settings.home / "state.db").exists():
         return None
     with open_client(home) as client:
         try:
             return client.job(text).job_id
-        except (NotFoundError, InputError):
+        except InputError:
             return None
 
 
@@ -217,6 +218,8 @@ def _reading(file: Path) -> Iterator[IO[str]]:
         return
     try:
         stream = file.open(encoding="utf-8", errors="replace")
+    except FileNotFoundError as error:
+        raise NotFoundError(f"there is no file{near_file(file)}: {file}") from error
     except OSError as error:
         raise InputError(f"the file cannot be read: {file}: {error.strerror}") from error
     with stream:

@@ -44,8 +44,9 @@ def jobs(
     home: Home = None,
 ) -> None:
     """List jobs, newest first."""
+    states = _states(state)
     with open_client(home) as client:
-        found = client.jobs(states=_states(state), user=user, vc=vc, limit=limit)
+        found = client.jobs(states=states, user=user, vc=vc, limit=limit)
         now, folder = client.system.clock.now(), client.settings.home
     if as_json:
         print_json([job_json(job, now) for job in found])

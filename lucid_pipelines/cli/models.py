@@ -87,7 +87,7 @@ def train(
     """Train a candidate, meet the newest window, and keep it; say whether it may take over."""
     from lucid_pipelines.cli.models_train import TrainRequest, train_candidate
 
-    with open_client(home) as client:
+    with open_client(home, create=True) as client:
         registry = registry_of(client)
         serving = registry.read(kind) if registry.in_service(kind) else None
         request = TrainRequest(

@@ -1,13 +1,20 @@
-"""Options that many commands share, and the client that they open."""
+"""Options that many commands share, and the client that they open.
+
+The client and the settings are loaded where they are used: `lucid track FILE` must not wait for the state database.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lucid_pipelines.client import Client
+from lucid_pipelines.domain.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from lucid_pipelines.client import Client
+    from lucid_pipelines.settings import Settings
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 Home = Annotated[
@@ -15,19 +22,40 @@ Home = Annotated[
 ]
 
 
-def open_client(home: Path | None) -> Client:
-    """The client of the home folder that the user meant."""
-    return Client(home)
+def open_client(home: Path | None, *, create: bool = False) -> Client:
+    """The client of the home folder that the user meant.
+
+    Args:
+        create: make the folder when it is new, for commands that begin something. The others must not: a mistyped
+            ``LUCID_HOME`` would answer "no job" and leave a folder behind.
+
+    Raises:
+        NotFoundError: there is no such folder, and nothing in the settings says that the state lies elsewhere.
+    """
+    from lucid_pipelines.client import Client
+    from lucid_pipelines.settings import load_settings
+
+    settings = load_settings(home)
+    if not create and not has_state(settings):
+        raise NotFoundError(
+            "there is no state folder yet; `lucid submit` and `lucid up` make it, and LUCID_HOME or --home name "
+            f"another: {settings.home}"
+        )
+    return Client(settings=settings)
+
+
+def has_state(settings: Settings) -> bool:
+    """Whether there is anything to look at: the home folder, or a state database elsewhere."""
+    return settings.state.url is not None or settings.home.is_dir()
 
 
 def complete_job(incomplete: str) -> list[tuple[str, str]]:
     """Job ids and names for shell completion; nothing when there is no state yet."""
     from lucid_pipelines.settings import load_settings
 
-    settings = load_settings()
-    if not (settings.home / "state.db").exists() and settings.state.url is None:
+    if not has_state(load_settings()):
         return []
-    with Client(settings=settings) as client:
+    with open_client(None) as client:
         jobs = client.jobs(limit=50)
     return [(job.job_id, f"{job.spec.name} ({job.state.value})") for job in jobs if job.job_id.startswith(incomplete)]
 

@@ -148,6 +148,11 @@ def _outcome(job: Job) -> str:
     return f"{job.outcome.value}: {job.detail}" if job.detail else job.outcome.value
 
 
+def print_error(text: str) -> None:
+    """One line on standard error, with the head that every error of every command has."""
+    errors.print("[bold red]error[/bold red]", one_line(text), soft_wrap=True)
+
+
 def one_line(text: str) -> Text:
     """Text from a user, safe to print: no control characters, no markup, one line."""
     shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

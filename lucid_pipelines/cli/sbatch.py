@@ -28,7 +28,7 @@ def sbatch(
     given: dict[str, Any] = {"gpus": gpus, "vc": vc, "name": name}
     values = {**read.values, **{key: value for key, value in given.items() if value is not None}}
     request = parse_request(values, f"the batch script {script}")
-    with open_client(home) as client:
+    with open_client(home, create=True) as client:
         item = client.submit_requests([request])[0]
         if as_json:
             print_json({**submitted_json(item, item.job), "not_carried_over": list(read.not_carried_over)})

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 from rich.live import Live
 
-from lucid_pipelines.cli.options import AsJson, Home
+from lucid_pipelines.cli.exit_statuses import ExitStatus
+from lucid_pipelines.cli.options import AsJson, Home, has_state
 from lucid_pipelines.cli.output import console, errors, job_json, job_table, one_line, print_json
 from lucid_pipelines.client import Client, is_settled
 from lucid_pipelines.control.demonstration import cancel_what_asks_for_it, find_demo, submit_demo
@@ -18,8 +19,6 @@ from lucid_pipelines.domain.job import Job
 from lucid_pipelines.service.control import UpResult, bring_up, take_down
 from lucid_pipelines.service.demo_user import leave_a_user
 from lucid_pipelines.settings import Settings, load_settings
-
-_INTERRUPTED_EXIT = 130
 
 
 def up(
@@ -40,7 +39,7 @@ def up(
         result = _bring_up(settings, quiet=as_json)
     except KeyboardInterrupt:
         errors.print("interrupted: everything that was started is stopped again")
-        raise typer.Exit(_INTERRUPTED_EXIT) from None
+        raise typer.Exit(ExitStatus.INTERRUPTED) from None
     jobs: list[Job] = []
     if settings.cluster.kind == "local" if demo is None else demo:  # a site's own machines are for its own jobs
         try:
@@ -49,7 +48,7 @@ def up(
             errors.print(
                 f"the table is closed; the service and its jobs go on at {result.url}; stop it with: lucid down"
             )
-            raise typer.Exit(_INTERRUPTED_EXIT) from None
+            raise typer.Exit(ExitStatus.INTERRUPTED) from None
         except LucidError as error:
             errors.print("[yellow]no demonstration[/yellow]", one_line(str(error)))
     if as_json:
@@ -66,11 +65,7 @@ def down(
 ) -> None:
     """Stop the control plane and the UI. Training jobs go on and are found again by the next `lucid up`."""
     settings = load_settings(home)
-    with Client(settings=settings) as client:
-        if cancel_jobs:
-            _cancel_all(client)
-        was_up = take_down(settings)
-        running = [item.job for item in client.system.store.queue.view().active]
+    was_up, running = _take_down(settings, cancel_jobs=cancel_jobs) if has_state(settings) else (False, [])
     if as_json:
         print_json({"stopped": was_up, "running_jobs": [job.job_id for job in running]})
         return
@@ -79,6 +74,14 @@ def down(
         go_on = "1 training job goes on" if len(running) == 1 else f"{len(running)} training jobs go on"
         console.print(f"{go_on}: {', '.join(job.job_id for job in running)}")
         console.print("The next `lucid up` finds what still runs; `lucid down --cancel-jobs` ends it.")
+
+
+def _take_down(settings: Settings, *, cancel_jobs: bool) -> tuple[bool, list[Job]]:
+    """Whether the service was up, and the jobs that go on."""
+    with Client(settings=settings) as client:
+        if cancel_jobs:
+            _cancel_all(client)
+        return take_down(settings), [item.job for item in client.system.store.queue.view().active]
 
 
 def _bring_up(settings: Settings, *, quiet: bool) -> UpResult:

@@ -6,13 +6,14 @@ import os
 import sys
 from collections.abc import Callable
 
+from lucid_pipelines.cli.exit_statuses import ExitStatus
 from lucid_pipelines.cli.lazy import COMMANDS, load
-from lucid_pipelines.cli.output import errors, one_line
+from lucid_pipelines.cli.output import print_error
 from lucid_pipelines.domain.errors import LucidError
 
 
 def main() -> None:
-    """Run the command line. Exit status: 0 done, 2 wrong input, 4 not found, 5 wrong state, 6 something outside."""
+    """Run the command line; it ends with an ``ExitStatus``."""
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     if name in COMMANDS:
         guarded(lambda: load(name)(args=sys.argv[2:], prog_name=f"lucid {name}"))
@@ -27,14 +28,14 @@ def guarded(run: Callable[[], object]) -> None:
     try:
         run()
     except LucidError as error:
-        errors.print("[bold red]error[/bold red]", one_line(str(error)))
+        print_error(str(error))
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(ExitStatus.INTERRUPTED)
     except BrokenPipeError:
         # `lucid logs JOB | head`: nobody listens any more; keep Python from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+        sys.exit(ExitStatus.NOBODY_LISTENS)
 
 
 if __name__ == "__main__":

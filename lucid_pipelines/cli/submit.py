@@ -9,19 +9,17 @@ from typing import Annotated, Any
 import typer
 from rich.live import Live
 
+from lucid_pipelines.cli.exit_statuses import ExitStatus
 from lucid_pipelines.cli.options import AsJson, Home, open_client
-from lucid_pipelines.cli.output import console, errors, job_json, job_table, one_line, print_json
+from lucid_pipelines.cli.output import console, errors, job_json, job_table, one_line, print_error, print_json
 from lucid_pipelines.client import Client, Submitted
 from lucid_pipelines.control.requests import JobRequest, parse_request, read_job_file
-from lucid_pipelines.domain.errors import InputError
+from lucid_pipelines.domain.errors import InputError, TimedOutError
 from lucid_pipelines.domain.job import Job
 from lucid_pipelines.domain.states import JobState
 from lucid_pipelines.service.dagster_home import run_files
 from lucid_pipelines.service.status import is_running
 from lucid_pipelines.snapshots import SealProgress
-
-_NOT_COMPLETED_EXIT = 10
-_TIMED_OUT_EXIT = 8
 
 
 def submit(
@@ -67,12 +65,12 @@ def submit(
     if timeout_s is not None and not wait:
         raise InputError("--timeout says how long --wait waits; give both, or neither")
     requests = _requests(command, file, given)
-    with open_client(home) as client:
+    with open_client(home, create=True) as client:
         submitted = _seal_and_submit(client, requests, quiet=as_json)
         if not as_json:
             tell_submitted(submitted)
         tell_whether_it_waits(client)
-        status = _wait(client, submitted, timeout_s, quiet=as_json) if wait else 0
+        status = _wait(client, submitted, timeout_s, quiet=as_json) if wait else ExitStatus.DONE
         if as_json:
             jobs = client.jobs(ids=[item.job.job_id for item in submitted], limit=None) if wait else []
             by_id = {job.job_id: job for job in jobs}
@@ -125,7 +123,7 @@ def tell_whether_it_waits(client: Client) -> None:
         errors.print("[yellow]note[/yellow] the service of this home folder is not running: jobs wait for `lucid up`")
 
 
-def _wait(client: Client, submitted: Sequence[Submitted], timeout_s: float | None, *, quiet: bool) -> int:
+def _wait(client: Client, submitted: Sequence[Submitted], timeout_s: float | None, *, quiet: bool) -> ExitStatus:
     ids = [item.job.job_id for item in submitted]
     jobs = [item.job for item in submitted]
     try:
@@ -135,12 +133,13 @@ def _wait(client: Client, submitted: Sequence[Submitted], timeout_s: float | Non
             with Live(console=console, auto_refresh=False) as live:
                 for jobs in client.watch(ids, timeout_s, every_s=1.0):
                     live.update(job_table(jobs, client.system.clock.now()), refresh=True)
-    except TimeoutError as error:
-        errors.print(f"[red]error[/red] {error}")
-        return _TIMED_OUT_EXIT
+    except TimedOutError as error:
+        print_error(str(error))  # not raised: the caller still prints the jobs as JSON
+        return ExitStatus.TIMED_OUT
     if not quiet and not console.is_terminal:
         console.print(job_table(jobs, client.system.clock.now()))
-    return 0 if all(job.state is JobState.COMPLETED for job in jobs) else _NOT_COMPLETED_EXIT
+    completed = all(job.state is JobState.COMPLETED for job in jobs)
+    return ExitStatus.DONE if completed else ExitStatus.NOT_COMPLETED
 
 
 def submitted_json(item: Submitted, job: Job) -> dict[str, Any]:

@@ -244,7 +244,8 @@ def late_progress(label: str) -> Iterator[ReadProgress]:
     try:
         yield update
     finally:
-        bar.stop()
+        if bar.live.is_started:  # stopping what never began prints an empty line
+            bar.stop()
 
 
 @contextmanager

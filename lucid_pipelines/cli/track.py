@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.live import Live
 
 from lucid_pipelines.domain.errors import ExternalError, InputError, LucidError, NotFoundError
-from lucid_pipelines.logs import BLOCK_BYTES, FileSource, compression_of, refuse_unknown_packing
+from lucid_pipelines.logs import BLOCK_BYTES, FileSource, compression_of, require_log_file
 from lucid_pipelines.tracker.display import live_view, missing_notes, progress_table
 from lucid_pipelines.tracker.follow import FollowState, follow
 from lucid_pipelines.tracker.progress import Progress
@@ -69,7 +69,7 @@ def _read(file: Path) -> Progress:
         stream = cast("BufferedReader", sys.stdin.buffer)
         return track_blocks(iter(lambda: stream.read1(BLOCK_BYTES), b""))
     try:
-        refuse_unknown_packing(file)
+        require_log_file(file)
         return track_file(file)
     except NotFoundError as error:
         if len(file.parts) > 1 or file.suffix:
@@ -158,18 +158,3 @@ def _only(files: list[Path]) -> Path:
 def _print_json(progress: Progress, file: Path) -> None:
     sys.stdout.write(json.dumps(progress.to_json(str(file)), ensure_ascii=False, allow_nan=False) + "\n")
     sys.stdout.flush()
-
-
-def main() -> None:
-    """Run the command on its own: ``python -m lucid_pipelines.cli.track``."""
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command()(track)
-    try:
-        app()
-    except LucidError as error:
-        sys.stderr.write(f"error: {error}\n")
-        raise SystemExit(error.exit_code) from error
-
-
-if __name__ == "__main__":
-    main()

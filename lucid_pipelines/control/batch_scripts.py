@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lucid_pipelines.domain.errors import InputError, did_you_mean
+from lucid_pipelines.domain.errors import InputError, NotFoundError, did_you_mean
 from lucid_pipelines.near_files import near_file
 
 _MAX_BYTES = 4 << 20
@@ -101,8 +101,10 @@ def read_batch_script(path: Path, arguments: Sequence[str], folder: Path) -> Bat
 
 def _text(path: Path) -> str:
     try:
+        if not path.exists():
+            raise NotFoundError(f"there is no batch script{near_file(path)}: {path}")
         if not path.is_file():
-            raise InputError(f"a batch script is a file{near_file(path)}: {path}")
+            raise InputError(f"a batch script is a regular file: {path}")
         if path.stat().st_size > _MAX_BYTES:
             raise InputError(f"a batch script is at most {_MAX_BYTES} bytes: {path}")
         text = path.read_bytes().decode("utf-8")

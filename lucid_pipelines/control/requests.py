@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
-from lucid_pipelines.domain.errors import InputError, did_you_mean
+from lucid_pipelines.domain.errors import InputError, NotFoundError, did_you_mean
 from lucid_pipelines.domain.job import JobSpec
 from lucid_pipelines.near_files import near_file
 
@@ -201,7 +201,7 @@ def _load(path: Path) -> object:
             raise InputError(f"a job file is at most {_MAX_FILE_BYTES} bytes; split it: {path}")
         return yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise InputError(f"the job file does not exist{near_file(path)}: {path}") from error
+        raise NotFoundError(f"the job file does not exist{near_file(path)}: {path}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"the job file cannot be read as text: {path}: {error}") from error
     except (yaml.YAMLError, RecursionError) as error:

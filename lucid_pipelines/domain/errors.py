@@ -16,13 +16,13 @@ class LucidError(Exception):
 
 
 class InputError(LucidError):
-    """What the caller gave cannot be used; they can mend it."""
+    """What the caller gave cannot be used; they can mend it. So is a choice that is not among those offered."""
 
     exit_code = 2
 
 
 class NotFoundError(InputError):
-    """The named thing does not exist."""
+    """The named thing (a job, a file, a node, a recorded day) does not exist."""
 
     exit_code = 4
 
@@ -51,6 +51,12 @@ class NotPermittedError(LucidError):
     """The request is understood and refused."""
 
     exit_code = 7
+
+
+class TimedOutError(LucidError, TimeoutError):
+    """What was waited for has not come in the time that the caller gave."""
+
+    exit_code = 8
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -31,7 +31,7 @@ from lucid_pipelines.logs.source import (
     is_damaged,
     iter_blocks,
     read_extent,
-    refuse_unknown_packing,
+    require_log_file,
 )
 from lucid_pipelines.logs.splitter import LineSplitter, RawLine, SplitterState
 from lucid_pipelines.logs.terminal import count_undecodable, frames, last_frame
@@ -74,7 +74,7 @@ __all__ = [
     "rank_inside",
     "read_extent",
     "read_new",
-    "refuse_unknown_packing",
+    "require_log_file",
     "split_prefix",
     "unglue",
 ]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
-from lucid_pipelines.domain.errors import ExternalError, NotFoundError
+from lucid_pipelines.domain.errors import ExternalError, InputError, NotFoundError
 from lucid_pipelines.near_files import near_file
 
 BLOCK_BYTES = 1 << 20
@@ -47,8 +47,15 @@ class FileSource:
     path: Path
 
     def size(self) -> int:
+        return self._stat().st_size
+
+    def mode(self) -> int:
+        """What kind of file it is, as ``stat`` tells it."""
+        return self._stat().st_mode
+
+    def _stat(self) -> os.stat_result:
         try:
-            return self.path.stat().st_size
+            return self.path.stat()
         except FileNotFoundError as error:
             raise NotFoundError(f"there is no log at {self.path}{near_file(self.path)}") from error
         except OSError as error:
@@ -59,7 +66,8 @@ class FileSource:
             # Opening a named pipe waits for a writer, for ever if none comes: not with O_NONBLOCK.
             opened = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
-                _require_regular(self.path, os.fstat(opened).st_mode)
+                if (other := _other_kind(os.fstat(opened).st_mode)) is not None:
+                    raise ExternalError(f"the log cannot be read: {self.path} is {other}; give a regular file")
                 return os.pread(opened, size, offset)
             finally:
                 os.close(opened)
@@ -75,28 +83,30 @@ def compression_of(path: Path) -> str | None:
     return next((name for magic, name in _MAGIC if start.startswith(magic)), None)
 
 
-def refuse_unknown_packing(path: Path) -> None:
-    """For files that a person names: say that a packing is not read here, rather than that the log tells nothing.
+def require_log_file(path: Path) -> None:
+    """For files that a person names: say that it is no log file, rather than that the log tells nothing.
 
     A job's own log is not asked: it may begin with any bytes, and is then read as text.
 
     Raises:
-        NotFoundError, ExternalError: there is no such file, it cannot be read, or it is packed as zstd, lz4 or zip.
+        NotFoundError, ExternalError: there is no such file, or it cannot be read.
+        InputError: it is no regular file, or it is packed as zstd, lz4 or zip.
     """
+    if (other := _other_kind(FileSource(path).mode())) is not None:
+        raise InputError(f"give a log file; this is {other}: {path}")
     start = FileSource(path).read_at(0, 6)
     for magic, name, tool in _UNREADABLE_MAGIC:
         if start.startswith(magic):
-            raise ExternalError(
+            raise InputError(
                 f"the log {path} is packed with {name}, which is not read here: unpack it first ({tool} FILE); "
                 "gz, bz2 and xz are read as they are"
             )
 
 
-def _require_regular(path: Path, mode: int) -> None:
+def _other_kind(mode: int) -> str | None:
     if stat.S_ISREG(mode):
-        return
-    kind = "a folder" if stat.S_ISDIR(mode) else "a named pipe" if stat.S_ISFIFO(mode) else "a device or socket"
-    raise ExternalError(f"the log cannot be read: {path} is {kind}; give a regular file")
+        return None
+    return "a folder" if stat.S_ISDIR(mode) else "a named pipe" if stat.S_ISFIFO(mode) else "a device or socket"
 
 
 def iter_blocks(path: Path, *, offset: int = 0) -> Iterator[bytes]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from inspect import signature
 
-from lucid_pipelines.domain.errors import InputError, NotFoundError, did_you_mean
+from lucid_pipelines.domain.errors import InputError, did_you_mean
 from lucid_pipelines.policies.base import Policy
 from lucid_pipelines.policies.fifo import Fifo
 from lucid_pipelines.policies.horus import Horus
@@ -76,7 +76,7 @@ def get(name: str, **settings: object) -> Policy:
     Policies that never preempt take ``backfill``, ``max_overtakes`` and ``max_wait_s`` as well.
 
     Raises:
-        NotFoundError: no such policy; the nearest name is given.
+        InputError: no such policy; the nearest name is given.
         InputError: it has no such setting; the nearest one is given.
     """
     builder = _builder(name)
@@ -113,5 +113,5 @@ def _builder(name: str) -> Callable[..., Policy]:
     base = name.partition(":")[0]
     if base not in _BUILDERS or (name != base and name not in _VARIANTS):
         known = names()
-        raise NotFoundError(f"policies are {', '.join(known)}{did_you_mean(name, known)}; not {name!r}")
+        raise InputError(f"policies are {', '.join(known)}{did_you_mean(name, known)}; not {name!r}")
     return _BUILDERS[base]

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from lucid_pipelines.domain.errors import InputError, did_you_mean
+from lucid_pipelines.domain.errors import InputError, NotFoundError, did_you_mean
 from lucid_pipelines.settings.cluster import NodeSettings
 from lucid_pipelines.settings.paths import with_absolute_paths
 from lucid_pipelines.settings.root import Settings
@@ -41,7 +41,7 @@ def load_settings(
     root = Path(home or env.get("LUCID_HOME") or ".lucid").expanduser().absolute()
     path = config or (Path(env["LUCID_CONFIG"]) if env.get("LUCID_CONFIG") else None)
     if path is not None and not path.is_file():
-        raise InputError(f"the settings file does not exist; create it or unset LUCID_CONFIG: {path}")
+        raise NotFoundError(f"the settings file does not exist; create it or unset LUCID_CONFIG: {path}")
     if path is None:
         path = next((p for p in (root / FILE_NAME, root.parent / FILE_NAME) if p.is_file()), None)
     values = _read(path) if path else {}

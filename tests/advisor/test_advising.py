@@ -314,12 +314,12 @@ def test_an_unknown_job_names_the_nearest(root: Path, tmp_path: Path, run: Calla
     assert "resnet-7" in str(run("history", "search", "resnet-8").exception)
 
 
-def test_the_module_runs_alone_and_boxed(root: Path, tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "lucid_pipelines.cli.advise", "--json", str(root), "--", *COMMAND]
+def test_the_command_reads_in_its_box(root: Path, tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "lucid_pipelines.cli.start", "advise", "--json", str(root), "--", *COMMAND]
     done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["report"]["entry"] == "train.py"
-    missing = subprocess.run([*words[:4], str(root / "no"), "--", "x"], capture_output=True, text=True, check=False)
+    missing = subprocess.run([*words[:5], str(root / "no"), "--", "x"], capture_output=True, text=True, check=False)
     assert missing.returncode == 4
     assert "error" in missing.stderr and "Traceback" not in missing.stderr
 

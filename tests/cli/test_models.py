@@ -86,6 +86,8 @@ def signed(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_without_a_model_it_says_what_answers(home: Path) -> None:
+    assert "no state folder yet" in refused("list")
+    (home / "home").mkdir()
     told = lucid("list")
     assert "no model is kept yet" in told
     assert "packing: none is in service; the shipped model answers until one is promoted" in told

@@ -81,6 +81,8 @@ def test_a_misspelt_command_names_the_nearest() -> None:
 
 
 def test_no_job_like_that_is_not_no_job(home: Path) -> None:
+    assert "no state folder yet; `lucid submit` and `lucid up` make it" in told("jobs") and not home.exists()
+    home.mkdir()
     assert f"No job yet in {home}." in told("jobs"), "it may be the wrong folder"
     told("submit", "--", "true")
     assert "No job is like that" in told("jobs", "--user", "nobody")

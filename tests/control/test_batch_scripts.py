@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from lucid_pipelines.cli.main import app
 from lucid_pipelines.client import Client
 from lucid_pipelines.control.batch_scripts import read_batch_script
-from lucid_pipelines.domain.errors import InputError
+from lucid_pipelines.domain.errors import InputError, NotFoundError
 
 
 def script(folder: Path, *lines: str, first: str = "#!/bin/bash -l") -> Path:
@@ -87,13 +87,13 @@ def test_what_cannot_be_is_refused_with_the_reason(tmp_path: Path, lines: list[s
 def test_a_script_without_a_shell_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="#!"):
         read_batch_script(script(tmp_path, "#SBATCH --gpus=1", first="echo"), (), tmp_path)
-    with pytest.raises(InputError, match="is a file"):
+    with pytest.raises(NotFoundError, match="no batch script"):
         read_batch_script(tmp_path / "missing", (), tmp_path)
     (tmp_path / "train.sbatch").touch()
-    with pytest.raises(InputError, match=r"did you mean 'train\.sbatch'"):
+    with pytest.raises(NotFoundError, match=r"did you mean 'train\.sbatch'"):
         read_batch_script(tmp_path / "trian.sbatch", (), tmp_path)
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InputError, match="is a file"):
+    with pytest.raises(InputError, match="regular file"):
         read_batch_script(tmp_path / "pipe", (), tmp_path)
 
 

@@ -11,6 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from lucid_pipelines.cli.diagnose import diagnose
+from lucid_pipelines.domain.errors import InputError, NotFoundError
 from tests.support_failures.faults_one import FAULTS
 from tests.support_failures.worlds import build, trap
 
@@ -56,8 +57,10 @@ def test_people_get_words(app: typer.Typer, tmp_path: Path) -> None:
 
 
 def test_a_missing_file_and_no_file_are_told(app: typer.Typer, tmp_path: Path) -> None:
-    missing = CliRunner().invoke(app, ["--json", str(tmp_path / "no.log")])
-    assert missing.exit_code == 2 and "no.log" in missing.stderr
+    missing = CliRunner().invoke(app, ["--json", str(tmp_path / "no.log")]).exception
+    assert isinstance(missing, NotFoundError) and "no.log" in str(missing)
+    folder = CliRunner().invoke(app, [str(tmp_path)]).exception
+    assert isinstance(folder, InputError) and "a folder" in str(folder)
     assert CliRunner().invoke(app, ["--json"]).exit_code == 2
 
 
@@ -89,15 +92,15 @@ def test_a_name_with_brackets_and_a_packing_that_is_not_read(app: typer.Typer, t
     assert "run[red]a.log" in shown.output.replace("\n", ""), "lines of a narrow terminal may break in it"
     packed = tmp_path / "a.log.zst"
     packed.write_bytes(b"\x28\xb5\x2f\xfd rest")
-    refused = CliRunner().invoke(app, [str(packed)])
-    assert refused.exit_code != 0 and "zstd -d" in refused.stderr
+    refused = CliRunner().invoke(app, [str(packed)]).exception
+    assert isinstance(refused, InputError) and "zstd -d" in str(refused)
 
 
-def test_it_runs_as_a_module(tmp_path: Path) -> None:
+def test_it_runs_as_a_program(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(build(ECC, 1).data)
     run = subprocess.run(
-        [sys.executable, "-m", "lucid_pipelines.cli.diagnose", "--json", str(path)],
+        [sys.executable, "-m", "lucid_pipelines.cli.start", "diagnose", "--json", str(path)],
         capture_output=True,
         text=True,
         check=True,

@@ -25,7 +25,7 @@ from lucid_pipelines.logs import (
     labels_of,
     read_extent,
     read_new,
-    refuse_unknown_packing,
+    require_log_file,
 )
 
 
@@ -196,13 +196,15 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
             read_extent(path, head_bytes=64, tail_bytes=64)
         with pytest.raises(ExternalError, match=kind):
             list(iter_blocks(path))
+        with pytest.raises(InputError, match=kind):
+            require_log_file(path)
 
 
 @pytest.mark.parametrize("magic", [b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"PK\x03\x04"])
 def test_a_packing_that_is_not_read_is_named(magic: bytes, tmp_path: Path) -> None:
     path = tmp_path / "job.log.packed"
     path.write_bytes(magic + b"step 1/10 loss 2.0\n")
-    with pytest.raises(ExternalError, match="unpack it first"):
-        refuse_unknown_packing(path)
+    with pytest.raises(InputError, match="unpack it first"):
+        require_log_file(path)
     # A job that prints such bytes is not kept from being diagnosed: its own log is read as text.
     assert b"".join(iter_blocks(path)).endswith(b"loss 2.0\n")

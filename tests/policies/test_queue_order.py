@@ -6,7 +6,7 @@ import pytest
 
 from lucid_pipelines import policies
 from lucid_pipelines.domain.decision import HoldCause
-from lucid_pipelines.domain.errors import InputError, NotFoundError
+from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.domain.job import Estimate
 from lucid_pipelines.domain.view import QueuedJob
 from tests.support_policies.views import held, runs, spec, started, view_of, waiting
@@ -138,9 +138,9 @@ def test_names_and_settings_are_checked_and_the_nearest_is_named() -> None:
     assert {"fifo", "sjf", "srtf", "qssf", "tiresias", "lucid", "lucid:no_packing"} <= set(policies.names())
     for name in policies.names():
         assert policies.get(name).name == name
-    with pytest.raises(NotFoundError, match="did you mean 'tiresias'"):
+    with pytest.raises(InputError, match="did you mean 'tiresias'"):
         policies.get("tiresia")
-    with pytest.raises(NotFoundError, match="did you mean 'lucid:no_packing'"):
+    with pytest.raises(InputError, match="did you mean 'lucid:no_packing'"):
         policies.get("lucid:nopacking")
     with pytest.raises(InputError, match="did you mean 'max_overtakes'"):
         policies.get("fifo", max_overtake=3)

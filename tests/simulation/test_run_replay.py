@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from lucid_pipelines.domain.errors import InputError, NotFoundError
+from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.domain.trace import ClusterSpec, TraceState
 from lucid_pipelines.domain.view import QueuedJob
 from lucid_pipelines.simulation import prepare, run_replay, text_table
@@ -76,7 +76,7 @@ def test_what_cannot_be_replayed_is_set_aside_and_counted() -> None:
 
 
 def test_unknown_policies_and_settings_are_refused_before_anything_runs() -> None:
-    with pytest.raises(NotFoundError, match="did you mean 'fifo'"):
+    with pytest.raises(InputError, match="did you mean 'fifo'"):
         run_replay(JOBS, one_vc(), ["fifo", "fifoo"])
     with pytest.raises(InputError, match="did you mean 'backfill'"):
         run_replay(JOBS, one_vc(), ["fifo"], settings={"fifo": {"backfil": True}})

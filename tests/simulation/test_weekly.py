@@ -40,7 +40,7 @@ def test_weeks_are_those_of_the_calendar_and_have_every_job(settings: ReplaySett
         assert len(inside) == week.jobs
     with pytest.raises(NotFoundError, match="did you mean '2024-01-08'"):
         replays.result("2024-01-09", "fifo")
-    with pytest.raises(NotFoundError, match="did you mean 'fifo'"):
+    with pytest.raises(InputError, match="did you mean 'fifo'"):
         replays.result("2024-01-08", "fifoo")
     assert not any(tmp_path.rglob("*.json")), "nothing is left of what failed"
 

@@ -42,9 +42,17 @@ def test_json_is_one_object_a_file_in_order(tmp_path: Path) -> None:
     assert rows[1]["fallback_reason"]
 
 
-def test_it_runs_on_its_own(tmp_path: Path) -> None:
+def test_each_log_has_its_row_and_a_missing_one_its_status(tmp_path: Path) -> None:
     log = write_log(tmp_path / "a.log", 50)
-    command = [sys.executable, "-m", "lucid_pipelines.cli.track", "--json", str(log), str(tmp_path / "gone.log")]
+    command = [
+        sys.executable,
+        "-m",
+        "lucid_pipelines.cli.start",
+        "track",
+        "--json",
+        str(log),
+        str(tmp_path / "gone.log"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row["step"] for row in rows] == [49, None]
