@@ -17,6 +17,8 @@ from tests.support_layout.staged import ROOT
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(r"<!-- run -->\n```(bash|python)\n(.*?)```", re.DOTALL)
+ANCHOR = re.compile(r"\]\((?!https?://)([^)#]*)#([^)]+)\)")
+HEADING = re.compile(r"^#+ (.*?)\s*$", re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
 
 
@@ -42,6 +44,7 @@ def test_a_snippet_runs(language: str, text: str, tmp_path: Path) -> None:
     )
     work = tmp_path / "work"
     work.mkdir()
+    (tmp_path / "home").mkdir()  # who reads these pages has run `make up`
     done = subprocess.run(command, cwd=work, env=env, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -51,6 +54,16 @@ def test_links_lead_somewhere(page: Path) -> None:
     missing = [
         target for target in LINK.findall(page.read_text(encoding="utf-8")) if not (page.parent / target).exists()
     ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_into_a_page_lead_to_a_heading(page: Path) -> None:
+    missing = []
+    for target, anchor in ANCHOR.findall(page.read_text(encoding="utf-8")):
+        headings = HEADING.findall((page.parent / target if target else page).read_text(encoding="utf-8"))
+        if anchor not in {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}:
+            missing.append(f"{target}#{anchor}")
     assert missing == []
 
 
