@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from lucid_pipelines.models.artefacts import ModelKind, Registry
 from lucid_pipelines.models.duration import DurationModel
 from lucid_pipelines.traces.conversion import convert
 from lucid_pipelines.traces.generator import generate
+from tests.support_processes import ended, start
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow]
 
@@ -23,23 +23,12 @@ _LUCID = "import sys\nfrom lucid_pipelines.cli.start import main\nsys.argv[0] = 
 
 
 def started(home: Path, *words: str) -> subprocess.Popen[str]:
-    env = {**os.environ, "LUCID_HOME": str(home / "home"), "LUCID__CLUSTER__GPUS": "virtual"}
-    return subprocess.Popen(
-        [sys.executable, "-c", _LUCID, *words],
-        cwd=home,
-        env=env,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+    env = {"LUCID_HOME": str(home / "home"), "LUCID__CLUSTER__GPUS": "virtual"}
+    return start(_LUCID, *words, cwd=home, env=env, own_group=True)
 
 
 def finished(home: Path, *words: str) -> str:
-    process = started(home, *words)
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 0, err
-    return out
+    return ended(started(home, *words), timeout_s=300)
 
 
 def killed(process: subprocess.Popen[str]) -> None:

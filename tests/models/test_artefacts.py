@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -19,6 +16,7 @@ import pytest
 from lucid_pipelines.domain.errors import InputError, NotFoundError, StateError
 from lucid_pipelines.models.artefacts import ArtefactError, ModelKind, Registry, Trained, describe, seal, unseal
 from lucid_pipelines.models.artefacts.document import data_sha256, golden_matrix, read_matrix, with_evaluation
+from tests.support_processes import ended, start
 
 AT = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
@@ -201,13 +199,9 @@ def test_a_killed_promoter_leaves_one_truth(tmp_path: Path) -> None:
     registry = Registry(tmp_path)
     versions = {registry.keep(document(float(n))) for n in range(3)}
     for round_number in range(6):
-        process = subprocess.Popen(
-            [sys.executable, "-c", PROMOTER, str(tmp_path)],
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-        )
+        process = start(PROMOTER, tmp_path)
         assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
+        assert process.stdout.readline() == "ready\n"
         before = len(registry.history(ModelKind.DURATION))
         while len(registry.history(ModelKind.DURATION)) < before + 3 + round_number:
             pass
@@ -287,12 +281,8 @@ for _ in range(15):
 def test_two_processes_promote_and_roll_back_at_once(tmp_path: Path) -> None:
     registry = Registry(tmp_path)
     versions = [registry.keep(document(float(n))) for n in range(4)]
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    rivals = [
-        subprocess.Popen([sys.executable, "-c", RIVAL, str(tmp_path), *own], env=env)
-        for own in (versions[:2], versions[2:])
-    ]
-    assert [rival.wait(60) for rival in rivals] == [0, 0]
+    for rival in [start(RIVAL, tmp_path, *own) for own in (versions[:2], versions[2:])]:
+        ended(rival)
     history = registry.history(ModelKind.DURATION)
     assert [c.previous for c in history] == [None, *(c.version for c in history[:-1])], "each saw what was there"
     stack: list[str] = []

@@ -18,7 +18,7 @@ from lucid_pipelines.snapshots import (
     verify,
     write_archive,
 )
-from tests.support_snapshots.processes import run
+from tests.support_processes import run
 from tests.support_snapshots.trees import put, read
 
 _LIMITED = """

@@ -14,7 +14,7 @@ import pytest
 from lucid_pipelines.domain.errors import InputError, NotFoundError, StateError
 from lucid_pipelines.snapshots import garbage_collect, manifest, materialise, seal, verify
 from lucid_pipelines.snapshots.store import SnapshotStore
-from tests.support_snapshots.processes import start
+from tests.support_processes import start
 from tests.support_snapshots.trees import put, read
 
 _SEAL = """

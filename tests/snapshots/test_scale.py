@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lucid_pipelines.snapshots import materialise, seal
-from tests.support_snapshots.processes import run
+from tests.support_processes import run
 from tests.support_snapshots.trees import put
 
 _MEMORY = """
