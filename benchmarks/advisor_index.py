@@ -19,7 +19,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks import ranges
-from benchmarks.ranges import Claim
+from benchmarks.ranges import Claim, quantile
 from lucid_pipelines.advisor.fields.vocabulary import DATASETS, FAMILIES
 from lucid_pipelines.advisor.fingerprint import SCHEMA_VERSION, Fingerprint, Surroundings, fingerprint_of
 from lucid_pipelines.advisor.metadata import FieldName, Scalar
@@ -95,7 +95,7 @@ def _add(index: HistoryIndex, embedder: HashEmbedder, jobs: Iterator[PastJob]) -
         embedding_s += embedded - started
         rates.append(len(batch) / (time.process_time() - started))
     return {
-        "add_per_s": {"median": round(statistics.median(rates)), "p1": round(_quantile(rates, 0.01))},
+        "add_per_s": {"median": round(statistics.median(rates)), "p1": round(quantile(rates, 0.01))},
         "add_total_s": round(time.process_time() - began, 1),
         "embedding_s": round(embedding_s, 1),
     }
@@ -122,8 +122,8 @@ def _search(index: HistoryIndex, embedder: HashEmbedder, rng: random.Random, cou
         eligible.append(found.eligible_count)
     return {
         "first_search_s": round(first_s, 2),
-        "first_of_kind_ms": {name: round(_quantile(firsts, q), 2) for name, q in (("p50", 0.5), ("p99", 0.99))},
-        "search_ms": {name: round(_quantile(times, q), 2) for name, q in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))},
+        "first_of_kind_ms": {name: round(quantile(firsts, q), 2) for name, q in (("p50", 0.5), ("p99", 0.99))},
+        "search_ms": {name: round(quantile(times, q), 2) for name, q in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))},
         "eligible": {"median": statistics.median(eligible), "max": max(eligible)},
     }
 
@@ -153,10 +153,6 @@ def _fingerprints(rng: random.Random, count: int) -> Iterator[Fingerprint]:
             FieldName.PRECISION: rng.choice(("fp32", "fp16", "bf16")),
         }
         yield fingerprint_of(facts, Surroundings(rng.choice(GPU_TYPES), rng.choice((1, 1, 1, 2, 4, 8, 8, 16))))
-
-
-def _quantile(values: Sequence[float], share: float) -> float:
-    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
 if __name__ == "__main__":

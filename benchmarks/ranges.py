@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, pstdev
 
+from lucid_pipelines.domain import quantiles
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -28,9 +30,8 @@ class Claim:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Nearest-rank quantile; ``share`` in 0 to 1."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, max(0, round(share * len(ordered)) - 1))]
+    """The quantile of unordered values; ``share`` in 0 to 1."""
+    return quantiles.quantile(sorted(values), share)
 
 
 def mean_of(name: str, values: Sequence[float], **bounds: float | str | None) -> Claim:

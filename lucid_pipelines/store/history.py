@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Connection, select, text
 
 from lucid_pipelines.domain.history import DurationStats, HistoryRow, Rung, RungStats
 from lucid_pipelines.domain.job import Profile
+from lucid_pipelines.domain.quantiles import quantile
 from lucid_pipelines.domain.states import Cause, Outcome
 from lucid_pipelines.store import tables
 from lucid_pipelines.store.codec import history_from_row, profile_to_json
@@ -149,17 +150,9 @@ def _rung(
     if not rows:
         return None
     durations = sorted(duration for duration, _ in rows)
-    q10, median, q90 = (_quantile(durations, share) for share in (0.1, 0.5, 0.9))
+    q10, median, q90 = (quantile(durations, share) for share in (0.1, 0.5, 0.9))
     newest = tuple(dict.fromkeys(job_id for _, job_id in rows))[:_EVIDENCE_IDS]
     return RungStats(rung, len(rows), fmean(durations), q10, median, q90, newest)
-
-
-def _quantile(ordered: list[float], share: float) -> float:
-    """Linear interpolation between the two nearest ranks."""
-    position = share * (len(ordered) - 1)
-    below = int(position)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (position - below) * (ordered[above] - ordered[below])
 
 
 def _document(row: HistoryRow) -> dict[str, Any]:

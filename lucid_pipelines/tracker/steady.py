@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from lucid_pipelines.domain.quantiles import quantile
+
 STEADY_STEPS = 50
 """How many of the newest steps the tracker looks at."""
 MIN_RECORDS = 8
@@ -62,8 +64,8 @@ def steady_mean(values: Sequence[float], weights: Sequence[float] | None = None)
     ordered = sorted(values[i] for i in kept)
     return Steady(
         mean=sum(values[i] * weights[i] for i in kept) / weight,
-        low=_quantile(ordered, 0.1),
-        high=_quantile(ordered, 0.9),
+        low=quantile(ordered, 0.1),
+        high=quantile(ordered, 0.9),
         kept=len(kept),
         dropped=len(dropped),
     )
@@ -72,13 +74,6 @@ def steady_mean(values: Sequence[float], weights: Sequence[float] | None = None)
 def _is_shift(side: set[int], count: int) -> bool:
     """Whether the newest measurements lie there together: the job changed its pace, it did not pause."""
     return all(count - 1 - back in side for back in range(SHIFT_RUN))
-
-
-def _quantile(ordered: Sequence[float], share: float) -> float:
-    position = share * (len(ordered) - 1)
-    below = int(position)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (position - below) * (ordered[above] - ordered[below])
 
 
 def granularity(values: Sequence[float]) -> float:

@@ -232,15 +232,15 @@ class HistoryIndex:
             gpus_mean,
             by_bucket.shrunk(gpus_mean) if by_bucket.count else NAN,
             same.last,
-            _quantile(ordered, 0.5),
-            _quantile(ordered, 0.9),
+            _nearest_rank(ordered, 0.5),
+            _nearest_rank(ordered, 0.9),
             min(float(same.count), _COUNT_CAP),
             math.log1p(max(at_s - same.last_at_s, 0.0) / _HOUR_S) if same.count else NAN,
             by_user.last,
-            _quantile(user_ordered, 0.5),
+            _nearest_rank(user_ordered, 0.5),
             min(float(by_user.count), _COUNT_CAP),
             done.freshened(done_user) if done.count else NAN,
-            _quantile(sorted(done.recent), 0.5),
+            _nearest_rank(sorted(done.recent), 0.5),
             done_user,
             min(float(count), _RUNNING_CAP),
             math.log1p(max(at_s - running[0], 0.0)) if count else NAN,
@@ -332,5 +332,6 @@ def _group(table: dict[_Key, _Runs], key: _Key) -> _Runs:
     return found
 
 
-def _quantile(ordered: list[float], share: float) -> float:
+def _nearest_rank(ordered: list[float], share: float) -> float:
+    """A run time that was really seen: features of trained models rest on it, so it is no interpolation."""
     return ordered[int(share * (len(ordered) - 1) + 0.5)] if ordered else NAN
