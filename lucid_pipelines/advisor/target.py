@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from lucid_pipelines.domain.errors import InputError, NotFoundError, did_you_mean
+from lucid_pipelines.domain.errors import InputError, NotFoundError
+from lucid_pipelines.near_files import near_file
 
 MAX_LEVELS = 8
 MAX_WORDS = 200
@@ -43,8 +44,7 @@ def find_target(path: Path, command: Sequence[str] = ()) -> Target:
         InputError: there is a pipe, a socket or a device.
     """
     if not path.exists():
-        near = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-        raise NotFoundError(f"give a folder or file that exists{did_you_mean(path.name, near)}: {path}")
+        raise NotFoundError(f"give a folder or file that exists{near_file(path)}: {path}")
     found = path.resolve()
     if not found.is_dir() and not found.is_file():
         raise InputError(f"give a folder or a file; this is neither: {path}")

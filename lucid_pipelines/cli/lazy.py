@@ -15,6 +15,10 @@ JOBS, SERVICE, TOOLS = "Jobs", "Cluster and service", "Tools"
 """Panels of the help, in its order."""
 
 
+_UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+"""What a wrong command line raises. Typer names it nowhere, and has a copy of click of its own or uses click."""
+
+
 @dataclass(frozen=True, slots=True)
 class LazyCommand:
     """Where a command lives. ``attribute`` names a Typer app, or a function that becomes a command.
@@ -119,9 +123,8 @@ class HintedCommand(TyperCommand):
         behind = self._behind(ctx, list(args), taker)
         try:
             rest = super().parse_args(ctx, args)
-        except Exception as error:
-            # By name: Typer has a copy of click of its own, older ones use click itself.
-            if type(error).__name__ == "NoSuchOption":
+        except _UsageError as error:
+            if hasattr(error, "possibilities"):  # no such option: only that error has similar ones
                 told = cast("Any", error)
                 told.message += f". Put -- before {_TAKEN[taker]}."
                 if behind:
@@ -140,8 +143,8 @@ class HintedCommand(TyperCommand):
         parser.allow_interspersed_args = False
         try:
             return list(parser.parse_args(args)[0].get(taker) or ())
-        except Exception:  # noqa: BLE001 whatever is wrong, the command's own parsing tells it
-            return None
+        except _UsageError:
+            return None  # the command's own parsing tells what is wrong
 
 
 _TAKEN = {"command": "the command that starts the job", "arguments": "the arguments of the script"}
@@ -160,8 +163,8 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         try:
             name, command, rest = super().resolve_command(ctx, args)
-        except Exception as error:
-            if type(error).__name__ == "UsageError":
+        except _UsageError as error:
+            if type(error) is _UsageError:  # no such command
                 told = cast("Any", error)
                 told.message = told.message.rstrip(".") + did_you_mean(args[0], COMMANDS) + "."
             raise
