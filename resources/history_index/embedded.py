@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Engine, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from lucid_pipelines.advisor.past_job_json import past_job_from_json, past_job_to_json
-from lucid_pipelines.domain.errors import ExternalError, InputError
+from lucid_pipelines.domain.errors import ExternalError
 from lucid_pipelines.domain.similarity import (
     HistoryFilter,
     IndexEntry,
@@ -31,7 +31,7 @@ from lucid_pipelines.domain.similarity import (
 )
 from lucid_pipelines.resources.history_index.partitions import Facets, Hit, Partitions, admits, facets_of
 from lucid_pipelines.resources.history_index.tables import jobs, metadata, spaces, vectors
-from lucid_pipelines.resources.history_index.vectors import checked_vector
+from lucid_pipelines.resources.history_index.vectors import checked_question, checked_vector
 
 _CHUNK = 400
 """Ids in one statement: every database takes so many."""
@@ -93,11 +93,7 @@ class EmbeddedIndex:
         self, vector: Sequence[float], k: int, as_of: datetime, where: HistoryFilter, threshold: float
     ) -> SimilarJobs:
         """The ``k`` most similar jobs of those that had ended at ``as_of`` and pass ``where``: exact."""
-        if k < 1:
-            raise InputError(f"ask for at least one job: {k}")
-        if as_of.tzinfo is None:
-            raise InputError("as_of must carry a time zone")
-        question = checked_vector(vector, self._space.dimension)
+        question = checked_question(vector, self._space.dimension, k, as_of)
         try:
             with self._lock:
                 self._refresh(where)

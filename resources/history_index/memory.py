@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.domain.similarity import (
     HistoryFilter,
     IndexEntry,
@@ -16,7 +15,7 @@ from lucid_pipelines.domain.similarity import (
     why_fewer,
 )
 from lucid_pipelines.resources.history_index.partitions import Partitions, facets_of
-from lucid_pipelines.resources.history_index.vectors import checked_vector
+from lucid_pipelines.resources.history_index.vectors import checked_question, checked_vector
 
 
 class MemoryIndex:
@@ -48,11 +47,7 @@ class MemoryIndex:
         self, vector: Sequence[float], k: int, as_of: datetime, where: HistoryFilter, threshold: float
     ) -> SimilarJobs:
         """The ``k`` most similar jobs of those that had ended at ``as_of`` and pass ``where``: exact."""
-        if k < 1:
-            raise InputError(f"ask for at least one job: {k}")
-        if as_of.tzinfo is None:
-            raise InputError("as_of must carry a time zone")
-        question = checked_vector(vector, self._space.dimension)
+        question = checked_question(vector, self._space.dimension, k, as_of)
         eligible, hits = self._memory.search(question, k + 1, as_of.timestamp(), where)
         kept = [hit for hit in hits if hit.similarity >= threshold][:k]
         rejected = next((hit.similarity for hit in hits if hit.similarity < threshold), None)

@@ -16,7 +16,7 @@ from redis import Redis
 from redis.exceptions import RedisError, ResponseError
 
 from lucid_pipelines.advisor.past_job_json import past_job_from_json, past_job_to_json
-from lucid_pipelines.domain.errors import ExternalError, InputError
+from lucid_pipelines.domain.errors import ExternalError
 from lucid_pipelines.domain.similarity import (
     HistoryFilter,
     IndexEntry,
@@ -27,7 +27,7 @@ from lucid_pipelines.domain.similarity import (
     why_fewer,
 )
 from lucid_pipelines.resources.history_index.partitions import Facets, Hit, admits, best_hits, facets_of
-from lucid_pipelines.resources.history_index.vectors import checked_vector
+from lucid_pipelines.resources.history_index.vectors import checked_question, checked_vector
 
 MIN_SERVER = "8.0"
 MAX_TIED = 4_096
@@ -105,11 +105,7 @@ class RedisIndex:
         self, vector: Sequence[float], k: int, as_of: datetime, where: HistoryFilter, threshold: float
     ) -> SimilarJobs:
         """The ``k`` most similar jobs of those that had ended at ``as_of`` and pass ``where``: exact."""
-        if k < 1:
-            raise InputError(f"ask for at least one job: {k}")
-        if as_of.tzinfo is None:
-            raise InputError("as_of must carry a time zone")
-        question = checked_vector(vector, self._space.dimension).astype("<f4").tobytes()
+        question = checked_question(vector, self._space.dimension, k, as_of).astype("<f4").tobytes()
         try:
             total = int(self._client.hlen(self._jobs))
             eligible, hits = 0, list[_Named]()

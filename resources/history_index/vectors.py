@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,19 @@ from numpy.typing import NDArray
 from lucid_pipelines.domain.errors import InputError
 
 NORM_TOLERANCE = 1e-2
+
+
+def checked_question(vector: Sequence[float], dimension: int, k: int, as_of: datetime) -> NDArray[np.float32]:
+    """The vector to look for, when the whole question can be answered; every index refuses the same ones.
+
+    Raises:
+        InputError: ``k`` is below one, ``as_of`` has no time zone, or ``checked_vector`` refuses the vector.
+    """
+    if k < 1:
+        raise InputError(f"ask for at least one job: {k}")
+    if as_of.tzinfo is None:
+        raise InputError("as_of must carry a time zone")
+    return checked_vector(vector, dimension)
 
 
 def checked_vector(vector: Sequence[float], dimension: int) -> NDArray[np.float32]:
