@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 from dagster import DagsterInstance, RunsFilter
 
 from lucid_pipelines.resources.run_protocol import COLD_TAG
+from lucid_pipelines.service.control import take_down
 from lucid_pipelines.settings import Settings, load_settings
 
 
@@ -29,6 +32,20 @@ def service_settings(home: Path, **environ: str) -> Settings:
     }
     os.environ.update(overrides)
     return load_settings(home, environ={**os.environ, **overrides})
+
+
+@contextmanager
+def throw_away_service(home: Path, **environ: str) -> Iterator[Settings]:
+    """Settings of a service that the test brings up itself; at the end it is stopped, and our environment as it was."""
+    before = dict(os.environ)
+    os.environ["LUCID_HOME"] = str(home)
+    chosen = service_settings(home, **environ)
+    try:
+        yield chosen
+    finally:
+        take_down(chosen)
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def processes_of(home: Path) -> list[psutil.Process]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -16,13 +15,13 @@ import pytest
 from dagster import AssetKey, DagsterInstance, DagsterRunStatus
 
 from lucid_pipelines.definitions import defs
-from lucid_pipelines.service.control import bring_up, take_down
+from lucid_pipelines.service.control import bring_up
 from lucid_pipelines.service.dagster_home import run_files
 from lucid_pipelines.service.status import read_status
 from lucid_pipelines.settings import Settings
 from lucid_pipelines.traces import generate
 from lucid_pipelines.traces.canonical import write_trace
-from tests.support_service import processes_of, service_settings
+from tests.support_service import processes_of, throw_away_service
 
 WEEKS = ("2024-01-01", "2024-01-08", "2024-01-15", "2024-01-22")
 RANGE = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
@@ -62,17 +61,11 @@ def test_one_run_fills_a_row_of_partitions(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Settings]:
-    before = dict(os.environ)
     home = tmp_path / "home"
-    os.environ["LUCID_HOME"] = str(home)
-    settings = service_settings(home, **write_inputs(tmp_path, 8_000))  # enough work to be caught at it
-    try:
+    inputs = write_inputs(tmp_path, 8_000)  # enough work to be caught at it
+    with throw_away_service(home, **inputs) as settings:
         bring_up(settings)
         yield settings
-    finally:
-        take_down(settings)
-    os.environ.clear()
-    os.environ.update(before)
     assert not processes_of(home)
 
 

@@ -17,7 +17,7 @@ from lucid_pipelines.domain.states import JobState
 from lucid_pipelines.service.control import bring_up, take_down
 from lucid_pipelines.settings import Settings
 from tests.chaos.test_kills import SCRIPT, TARGETS, strike
-from tests.support_service import processes_of, service_settings
+from tests.support_service import processes_of, throw_away_service
 
 ROUNDS = int(os.environ.get("LUCID_CHAOS_LIVE_ROUNDS", "1"))
 SEED = int(os.environ.get("LUCID_CHAOS_SEED", "20260101"))
@@ -42,15 +42,8 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1800), pytest.mark.service]
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Iterator[Settings]:
-    before = dict(os.environ)
-    chosen = service_settings(tmp_path / "home", **SETTINGS)
-    os.environ["LUCID_HOME"] = str(chosen.home)
-    try:
+    with throw_away_service(tmp_path / "home", **SETTINGS) as chosen:
         yield chosen
-    finally:
-        take_down(chosen)
-        os.environ.clear()
-        os.environ.update(before)
 
 
 def test_random_kills_while_jobs_are_profiled_and_packed(settings: Settings, tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ import pytest
 
 from lucid_pipelines.client import Client
 from lucid_pipelines.domain.states import JobState
-from lucid_pipelines.service.control import bring_up, take_down
+from lucid_pipelines.service.control import bring_up
 from lucid_pipelines.settings import Settings
-from tests.support_service import service_settings
+from tests.support_service import throw_away_service
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = [
@@ -28,10 +28,8 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    before = dict(os.environ)
     folder = tmp_path_factory.mktemp("ui")
-    chosen = service_settings(folder / "home")
-    try:
+    with throw_away_service(folder / "home") as chosen:
         bring_up(chosen)
         with Client(settings=chosen) as client:
             source = folder / "source"
@@ -39,10 +37,6 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
             job = client.submit([sys.executable, "-c", "print(1)"], source_dir=source, vc="nlp", name="seen").job
             assert client.wait([job.job_id], timeout_s=120)[0].state is JobState.COMPLETED
         yield chosen
-    finally:
-        take_down(chosen)
-        os.environ.clear()
-        os.environ.update(before)
 
 
 def page(settings: Settings, path: str, folder: Path) -> str:

@@ -22,21 +22,15 @@ from lucid_pipelines.service.dagster_home import run_files
 from lucid_pipelines.service.demo_user import leave_a_user
 from lucid_pipelines.service.status import read_status
 from lucid_pipelines.settings import Settings
-from tests.support_service import cold_runs, processes_of, service_settings
+from tests.support_service import cold_runs, processes_of, service_settings, throw_away_service
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.service]
 
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    before = dict(os.environ)
-    chosen = service_settings(tmp_path_factory.mktemp("service") / "home")
-    try:
+    with throw_away_service(tmp_path_factory.mktemp("service") / "home") as chosen:
         yield chosen
-    finally:
-        take_down(chosen)
-        os.environ.clear()
-        os.environ.update(before)
 
 
 @pytest.fixture(scope="module")
