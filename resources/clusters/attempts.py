@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from lucid_pipelines.domain.errors import ExternalError
+from lucid_pipelines.domain.errors import ExternalError, NotFoundError
 from lucid_pipelines.resources.clusters import fencing, wrapper
 from lucid_pipelines.resources.clusters.launcher import start_wrapper
 from lucid_pipelines.resources.clusters.layout import SPEC_BYTES, Layout, replace_json
@@ -29,6 +29,30 @@ from lucid_pipelines.resources.clusters.start_records import (
 
 OWN_LOG_BYTES = 16 * 1024
 _log = logging.getLogger(__name__)
+
+
+def folder_of(layout: Layout, attempt_id: str) -> Path:
+    """The folder of an attempt that was launched here.
+
+    Raises:
+        NotFoundError: none of this name was.
+        ExternalError: the disk refuses.
+    """
+    try:
+        folder = layout.find(attempt_id)
+    except OSError as error:
+        raise ExternalError(f"the cluster's folder cannot be read: {error}") from error
+    if folder is None:
+        raise NotFoundError(f"no attempt of this name was launched here: {attempt_id!r}")
+    return folder
+
+
+def live_ids(layout: Layout) -> list[str]:
+    """Attempts that were launched and not yet seen to have ended. Raises ``ExternalError``."""
+    try:
+        return layout.live_ids()
+    except OSError as error:
+        raise ExternalError(f"the cluster's folder cannot be read: {error}") from error
 
 
 def launch(
@@ -122,11 +146,16 @@ def fence(layout: Layout, attempt_id: str, patience_s: float) -> int:
     return found
 
 
-def shown(folder: Path, since_s: float | None) -> dict[str, Any] | None:
+def shown(layout: Layout, attempt_id: str, since_s: float | None) -> dict[str, Any] | None:
     """What a running attempt has shown of its needs so far, or since a moment (seconds since 1970), summed up.
 
-    ``None`` before its first sample. Raises ``ExternalError`` when its samples cannot be read.
+    ``None`` before its first sample.
+
+    Raises:
+        NotFoundError: no such attempt was ever launched here.
+        ExternalError: its samples cannot be read.
     """
+    folder = folder_of(layout, attempt_id)
     try:
         started = read_started(folder)
         if started is None:

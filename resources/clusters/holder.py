@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 GUESTS, DOOR, CLOSED, GONE = "guests", "door", "closed", "gone.json"
 LOOK_S, OBEY_S = 1.0, 6.0
-ENTRY_BYTES, SPEC_BYTES = 64 * 1024, 4 << 20
+ENTRY_BYTES = 64 * 1024
 WATCHED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
 
 

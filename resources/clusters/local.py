@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from lucid_pipelines.domain.cluster import GpuSample, Inventory, Isolation, Node, NodeCondition
-from lucid_pipelines.domain.errors import ExternalError, InputError, NotFoundError
+from lucid_pipelines.domain.errors import ExternalError, InputError
 from lucid_pipelines.domain.job import Profile
 from lucid_pipelines.ports import (
     Capabilities,
@@ -139,7 +139,7 @@ class LocalCluster:
         return attempts.fence(self._layout, checked_id(attempt_id), FENCE_PATIENCE_S)
 
     def read_log(self, attempt_id: str, offset: int, max_bytes: int) -> LogChunk:
-        return read_chunk(self._folder(attempt_id) / wrapper.LOG, offset, max_bytes)
+        return read_chunk(attempts.folder_of(self._layout, attempt_id) / wrapper.LOG, offset, max_bytes)
 
     def fetch_checkpoints(self, attempt_id: str, target: Path) -> None:
         """Nothing to do: jobs of this machine write their checkpoints where the control plane reads them."""
@@ -163,7 +163,7 @@ class LocalCluster:
             NotFoundError: no such attempt was ever launched here.
             ExternalError: its samples cannot be read.
         """
-        shown = attempts.shown(self._folder(attempt_id), None if since is None else since.timestamp())
+        shown = attempts.shown(self._layout, attempt_id, None if since is None else since.timestamp())
         return None if shown is None else profile_of(shown)
 
     def check(self, node: str, test: str) -> CheckResult:
@@ -207,15 +207,6 @@ class LocalCluster:
         node = replace(node, isolations=(*isolations, *lost))
         return node if node.usable_gpus else replace(node, condition=NodeCondition.DRAINED)
 
-    def _folder(self, attempt_id: str) -> Path:
-        try:
-            folder = self._layout.find(attempt_id)
-        except OSError as error:
-            raise ExternalError(f"the local cluster's folder cannot be read: {error}") from error
-        if folder is None:
-            raise NotFoundError(f"no attempt of this name was launched here: {attempt_id!r}")
-        return folder
-
     def _declared_loads(self, now: datetime) -> list[GpuLoad]:
         loads: list[GpuLoad] = []
         for attempt_id, sight in self._live(now).items():
@@ -232,10 +223,7 @@ class LocalCluster:
 
     def _live(self, now: datetime) -> dict[str, Sight]:
         """Attempts that may be using GPUs."""
-        try:
-            ids = self._layout.live_ids()
-        except OSError as error:
-            raise ExternalError(f"the local cluster's folder cannot be read: {error}") from error
+        ids = attempts.live_ids(self._layout)
         seen = {attempt_id: observe(self._layout, attempt_id, now).sight for attempt_id in ids}
         for attempt_id, sight in seen.items():
             if sight is Sight.EXITED:

@@ -29,10 +29,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from lucid_pipelines.domain.errors import ExternalError, LucidError, NotFoundError
+from lucid_pipelines.domain.errors import ExternalError, LucidError
 from lucid_pipelines.resources.clusters import attempts, node_archives, nvml_probe, wrapper
 from lucid_pipelines.resources.clusters.launcher import install_wrapper
 from lucid_pipelines.resources.clusters.layout import SPEC_BYTES, Layout, checked_id, write_once
+from lucid_pipelines.resources.clusters.node_archives import Body
 from lucid_pipelines.resources.clusters.processes import attempt_of
 
 ANSWER = b"LUCID-ANSWER"
@@ -52,19 +53,6 @@ def main(argv: list[str]) -> int:
         if not goes_on:
             return 1
     return 0
-
-
-class Body:
-    """What follows a request's line: so many bytes and no more."""
-
-    def __init__(self, source: BinaryIO, size: int) -> None:
-        self._source = source
-        self.left = size
-
-    def read(self, size: int) -> bytes:
-        data = self._source.read(min(size, self.left))
-        self.left -= len(data)
-        return data
 
 
 def _serve(line: bytes, source: BinaryIO) -> tuple[Answer, bytes, bool]:
@@ -156,7 +144,7 @@ def _fence(layout: Layout, request: Request, body: Body) -> tuple[Answer, bytes]
 
 
 def _read_log(layout: Layout, request: Request, body: Body) -> tuple[Answer, bytes]:
-    folder = _folder(layout, request["id"])
+    folder = attempts.folder_of(layout, request["id"])
     offset, size = int(request["offset"]), int(request["max_bytes"])
     try:
         fd = os.open(folder / wrapper.LOG, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -174,7 +162,7 @@ def _read_log(layout: Layout, request: Request, body: Body) -> tuple[Answer, byt
 
 def _profile(layout: Layout, request: Request, body: Body) -> tuple[Answer, bytes]:
     since_s = request["since_s"]
-    return {"shown": attempts.shown(_folder(layout, request["id"]), None if since_s is None else float(since_s))}, b""
+    return {"shown": attempts.shown(layout, request["id"], None if since_s is None else float(since_s))}, b""
 
 
 def _sample(layout: Layout, request: Request, body: Body) -> tuple[Answer, bytes]:
@@ -235,16 +223,6 @@ def _unpack_checkpoints(layout: Layout, request: Request, body: Body) -> tuple[A
     folder = layout.root / "jobs" / checked_id(request["job_id"]) / "checkpoints"
     node_archives.unpack(body, folder)
     return {}, b""
-
-
-def _folder(layout: Layout, attempt_id: str) -> Path:
-    try:
-        folder = layout.find(attempt_id)
-    except OSError as error:
-        raise ExternalError(f"the node's folder cannot be read: {error}") from error
-    if folder is None:
-        raise NotFoundError(f"no attempt of this name was launched here: {attempt_id!r}")
-    return folder
 
 
 _OPERATIONS: dict[str, Callable[[Layout, Request, Body], tuple[Answer, bytes]]] = {

@@ -14,17 +14,22 @@ import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from lucid_pipelines.domain.errors import ExternalError
 
 
-class Body(Protocol):
-    """Bytes that arrive; ``left`` says how many are still to come."""
+class Body:
+    """A stream of which so many bytes may be read and no more; ``left`` says how many are still to come."""
 
-    left: int
+    def __init__(self, source: BinaryIO, size: int) -> None:
+        self._source = source
+        self.left = size
 
-    def read(self, size: int) -> bytes: ...
+    def read(self, size: int) -> bytes:
+        data = self._source.read(min(size, self.left))
+        self.left -= len(data)
+        return data
 
 
 KEPT_S = 14 * 86400.0

@@ -7,12 +7,17 @@ note (we died between submission and note) when the tag agrees and its owner is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import fcntl
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from lucid_pipelines.domain.errors import ExternalError
 from lucid_pipelines.resources.clusters.layout import replace_json
 from lucid_pipelines.resources.clusters.slurm_json import SlurmJob
 from lucid_pipelines.resources.clusters.start_records import read_record
@@ -77,6 +82,30 @@ def read_submission(folder: Path) -> Submission | None:
 def submission_of(job: SlurmJob, *, adopted_output: str | None = None, holds: bool = False) -> Submission:
     """What is to be noted of a job that Slurm shows."""
     return Submission(job.job_id, job.submitted_at, job.uid, adopted_output, None, holds)
+
+
+@contextmanager
+def submitting(folder: Path, patience_s: float) -> Iterator[int]:
+    """One at a time; held on by an sbatch that outlives its caller, because it inherits the descriptor.
+
+    Raises:
+        ExternalError: somebody else holds it for longer than ``patience_s``.
+        OSError: the disk refuses.
+    """
+    fd = os.open(folder / ".submit", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        deadline = time.monotonic() + patience_s
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() > deadline:
+                    raise ExternalError("another submission of this attempt is still under way") from error
+                time.sleep(0.01)
+        yield fd
+    finally:
+        os.close(fd)
 
 
 @dataclass(frozen=True, slots=True)

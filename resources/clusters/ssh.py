@@ -38,7 +38,7 @@ from lucid_pipelines.resources.clusters.isolation import IsolationLedger
 from lucid_pipelines.resources.clusters.layout import Layout, checked_id
 from lucid_pipelines.resources.clusters.loads import GpuLoad, virtual_samples
 from lucid_pipelines.resources.clusters.logs import LARGEST_CHUNK_BYTES, checked_range
-from lucid_pipelines.resources.clusters.node_archives import unpack
+from lucid_pipelines.resources.clusters.node_archives import Body, unpack
 from lucid_pipelines.resources.clusters.nodes import LocalNode, nodes_by_name, require_node
 from lucid_pipelines.resources.clusters.nvml import GpuReading
 from lucid_pipelines.resources.clusters.observing import observation_of
@@ -297,7 +297,7 @@ class SshCluster:
         data = self._pack_checkpoints(sent)
         if data:
             try:
-                unpack(_Body(data), target)
+                unpack(Body(io.BytesIO(data), len(data)), target)
             except OSError as error:
                 raise ExternalError(f"the checkpoints cannot be written: {error}: {target}") from error
 
@@ -516,17 +516,6 @@ class SshCluster:
 
 def _for_node(options: SshOptions, node: SshNode) -> SshOptions:
     return options if node.root is None else replace(options, root=node.root)
-
-
-class _Body:
-    def __init__(self, data: bytes) -> None:
-        self._stream = io.BytesIO(data)
-        self.left = len(data)
-
-    def read(self, size: int) -> bytes:
-        data = self._stream.read(size)
-        self.left -= len(data)
-        return data
 
 
 def _moved(placement: Placement, nodes: Sequence[str]) -> Placement:
