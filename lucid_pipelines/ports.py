@@ -41,7 +41,13 @@ class Sight(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What is known of an attempt at ``as_of``."""
+    """What is known of an attempt at ``as_of``.
+
+    Attributes:
+        is_let_in: of one that is ``QUEUED``: the cluster's own scheduler has given it its GPUs and makes their nodes
+            ready, however long that takes; it says so itself when it fails.
+        never_ran: of one that has ``VANISHED``: its nodes were lost before anything of it had started.
+    """
 
     attempt_id: str
     sight: Sight
@@ -51,6 +57,8 @@ class Observation:
     exit: ExitRecord | None = None
     profile: Profile | None = None
     detail: str | None = None
+    is_let_in: bool = False
+    never_ran: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,7 @@ def _record_what_ended(system: System, item: ActiveAttempt, observation: Observa
             return _record_exit(system, item, observation)
         case Sight.VANISHED:
             return _record_lost(system, item, observation, "its processes are gone and left no exit record")
-        case Sight.QUEUED if _is_kept_waiting(system, item.attempt, observation.as_of):
+        case Sight.QUEUED if not observation.is_let_in and _is_kept_waiting(system, item.attempt, observation.as_of):
             return _record_lost(system, item, observation, f"its cluster does not let it in: {observation.detail}")
         case Sight.NOT_STARTED if _is_overdue(system, item.attempt, observation.as_of):
             return _record_lost(system, item, observation, "it was launched and never came to life")
@@ -177,10 +177,13 @@ def _record_lost(system: System, item: ActiveAttempt, observation: Observation, 
     verdict = _given_up(system, item.attempt)
     if item.job.cancel_requested_at is not None:  # it is gone, as its user wished: nothing to repair
         verdict = Verdict(Outcome.CANCELLED, Cause.USER, f"cancelled by its user; {why}")
-    requeue = verdict is None and observation.sight is Sight.QUEUED
+    requeue = verdict is None and (observation.sight is Sight.QUEUED or observation.never_ran)
     if requeue:  # nothing of it ever ran: it is placed anew
+        cause = Cause.CONTROL_PLANE
+        if observation.never_ran:
+            cause, why = Cause.INFRASTRUCTURE, observation.detail or "its nodes were lost before it had started"
         system.store.counters.add("attempts_not_let_in", now=system.clock.now())
-        verdict = Verdict(Outcome.EVICTED, Cause.CONTROL_PLANE, why, requeue=True)
+        verdict = Verdict(Outcome.EVICTED, cause, why, requeue=True)
     if verdict is None:
         system.store.counters.add("attempts_lost", now=system.clock.now())
         why = f"{why} ({observation.detail})" if observation.detail else why
@@ -193,6 +196,7 @@ def _record_lost(system: System, item: ActiveAttempt, observation: Observation, 
         now=system.clock.now(),
         cause=verdict.cause,
         why=verdict.why,
+        requeue=verdict.requeue,
         detail=verdict.detail or verdict.why,
         evidence={"sight": observation.sight.value, "processes_killed": killed, "detail": observation.detail},
         as_of=observation.as_of,

@@ -17,7 +17,7 @@ from lucid_pipelines.resources.clusters.records import exit_record
 from lucid_pipelines.resources.clusters.slurm_holding import placement_of
 from lucid_pipelines.resources.clusters.slurm_inventory import DOWN_STATES, SILENT, power_saving
 from lucid_pipelines.resources.clusters.slurm_json import SlurmJob, SlurmNode
-from lucid_pipelines.resources.clusters.slurm_states import WAITING, is_over
+from lucid_pipelines.resources.clusters.slurm_states import WAITING, is_configuring, is_over
 from lucid_pipelines.resources.clusters.slurm_submissions import KnownJobs, read_submission, submitting
 from lucid_pipelines.resources.clusters.slurm_view import SlurmView
 from lucid_pipelines.resources.clusters.start_records import read_record, read_started
@@ -66,8 +66,9 @@ class SlurmEnding:
                     return
                 if noted is not None and noted.is_shared and (job.state not in WAITING or noted.host_attempt):
                     return  # its wrapper reads the request; a signal would reach its partner too
-                if job.state in WAITING:
-                    self._commands.cancel(job.job_id, "--state=PENDING")
+                if job.state in WAITING or is_configuring(job):
+                    only = () if is_configuring(job) else ("--state=PENDING",)  # to Slurm, its nodes' waking is running
+                    self._commands.cancel(job.job_id, *only)
                     if self._wait_over(job.job_id, 2.0) and not os.path.lexists(folder / wrapper.STARTED):
                         fencing.record_end(folder, attempt_id, "stopped", f"before it started: {reason}", None)
                     return
@@ -114,7 +115,7 @@ class SlurmEnding:
         if job.state in WAITING and noted is not None and noted.host_attempt is not None:
             fencing.record_end(folder, attempt_id, "fenced", "it had not started", 0)
             return 0
-        if job.state in WAITING:
+        if job.state in WAITING or is_configuring(job):
             self._commands.cancel(job.job_id)
         else:
             inside = self._wait_inside(attempt_id, folder) if noted is not None and noted.is_shared else None

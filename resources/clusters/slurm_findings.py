@@ -73,8 +73,25 @@ def _config(config: dict[str, str], *, has_accounting: bool) -> list[SlurmFindin
     kill = config.get("KillWait", "").split()
     if kill and kill[0].isdigit():
         found.append(SlurmFinding(f"KillWait is {kill[0]} s: what Slurm itself ends has so long to write a checkpoint"))
+    found += _power_saving(config)
     if "gpu" not in config.get("GresTypes", ""):
         found.append(SlurmFinding("GresTypes names no gpu", "set GresTypes=gpu,shard in slurm.conf", True))
+    return found
+
+
+def _power_saving(config: dict[str, str]) -> list[SlurmFinding]:
+    """What it means for our placing that Slurm puts idle nodes to sleep."""
+    if config.get("SuspendProgram", "(null)") in ("", "(null)"):
+        return []
+    allowed = config.get("ResumeTimeout", "a while")
+    found = [SlurmFinding(f"idle nodes are put to sleep and count as free; one may take {allowed} to wake for a job")]
+    if "cloud" not in config.get("PrivateData", ""):
+        found.append(
+            SlurmFinding(
+                "sleeping nodes of State=CLOUD are hidden: nothing is placed on them",
+                "where there are such nodes, set PrivateData=cloud in slurm.conf (it shows them)",
+            )
+        )
     return found
 
 

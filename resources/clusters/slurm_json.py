@@ -17,6 +17,18 @@ from typing import Any
 
 _NOT_SET = 0xFFFFFFFE  # and the infinite one above it, as 32-bit numbers
 _FAR = 4_000_000_000  # a start time beyond any date: not known
+_MARKS = {
+    "*": "NOT_RESPONDING",
+    "~": "POWERED_DOWN",
+    "#": "POWERING_UP",
+    "!": "POWER_DOWN",
+    "%": "POWERING_DOWN",
+    "$": "MAINT",
+    "@": "REBOOT_REQUESTED",
+    "^": "REBOOT_ISSUED",
+    "-": "PLANNED",
+}
+"""What a sign behind a node's state stands for, where it is written as one word (``idle~``)."""
 _RANGE = re.compile(r"([^,\[]+)(?:\[([^\]]*)\])?([^,\[]*)(?:,|$)")
 
 
@@ -185,19 +197,20 @@ def _node(row: Mapping[str, Any]) -> SlurmNode:
 
 
 def _words(value: Any) -> list[str]:
-    """States as upper-case words: from a list, or from one word with flags behind it (``down*``, ``idle+drain``)."""
+    """States as upper-case words, the base state first: from a list, or from one word (``down*``, ``idle+drain``)."""
     if value is None:
         return []
     parts: Iterable[Any] = value if isinstance(value, list) else re.split(r"[+\s]+", str(value))
     words: list[str] = []
+    marks: list[str] = []
     for part in parts:
         word = str(part).upper()
-        if word.endswith("*"):
-            words.append("NOT_RESPONDING")
-        word = word.rstrip("*~#!%$@^-")
+        while word and word[-1] in _MARKS:
+            marks.append(_MARKS[word[-1]])
+            word = word[:-1]
         if word:
-            words.insert(0, word) if not words or words == ["NOT_RESPONDING"] else words.append(word)
-    return words
+            words.append(word)
+    return [*words, *marks]
 
 
 def _number(value: Any) -> float | None:

@@ -5,10 +5,12 @@ Rules, in this order:
 1. The wrapper's exit record stands, unless it was ended by a signal that we did not send: then Slurm's record
    says whose it was (time limit, preemption, cancellation), never the signal (R-34); until it says, nothing is.
 2. Slurm does not answer: UNOBSERVED (R-1).
-3. Slurm has it waiting: QUEUED. It runs: RUNNING, once the wrapper has let the command go.
+3. Slurm has it waiting: QUEUED, also while it wakes or boots the nodes, which may take long and is then said. It
+   runs: RUNNING, once the wrapper has let the command go.
 4. Slurm has ended it and there is no exit record: by its own act (time limit, preemption, cancellation, memory) the
    attempt has EXITED with that reason; otherwise VANISHED, to be fenced. A record may be late on a network disk, so
-   that a few seconds are allowed for it.
+   that a few seconds are allowed for it. When it lost the node, or the node never came up, before the wrapper had
+   started anything, that is said: such an attempt may be placed anew.
 5. Slurm does not know it: never submitted is NOT_STARTED. Submitted and forgotten: accounting is asked, where the
    site has one, and its word counts as in 4; otherwise VANISHED.
 """
@@ -37,6 +39,7 @@ _BY_SLURM = {
     "CANCELLED": "cancelled",
     "OUT_OF_MEMORY": "out_of_memory",
 }
+_NODE_LOST = frozenset({"NODE_FAIL", "BOOT_FAIL"})
 _SIGKILL, _SIGTERM = 9, 15
 _SLURMS_SIGNALS = frozenset({_SIGTERM, _SIGKILL})
 
@@ -82,6 +85,11 @@ def is_ending(job: SlurmJob) -> bool:
     return job.state not in WAITING | ALIVE
 
 
+def is_configuring(job: SlurmJob) -> bool:
+    """Whether Slurm has given the job its nodes and makes them ready, e.g. wakes them from power saving."""
+    return "CONFIGURING" in {job.state, *job.flags}
+
+
 def observation(
     attempt_id: str, disk: OnDisk, job: SlurmJob | None, fault: str | None, now: datetime, waited: timedelta
 ) -> Observation:
@@ -102,11 +110,14 @@ def observation(
     if job is None:
         return _unknown_to_slurm(attempt_id, disk, now)
     by = f"slurm:{job.source}"
-    if disk.is_adopted and is_over(job) and job.state != "NODE_FAIL":
+    if disk.is_adopted and is_over(job) and job.state not in _NODE_LOST:
         reason = _BY_SLURM.get(job.state, "exited")
         reason = "stopped" if disk.is_stopped and reason == "cancelled" else reason
         return _exited(attempt_id, by_slurm(job, reason, job.started_at, now), now, by)
     named = f"Slurm job {job.job_id}"
+    if is_configuring(job) and disk.started_at is None and record is None:
+        detail = f"{named} is given {', '.join(job.nodes) or 'its nodes'}, which Slurm makes ready for it"
+        return Observation(attempt_id, Sight.QUEUED, now, by, detail=detail, is_let_in=True)
     if job.state in WAITING:
         detail = f"{named} waits: {job.reason or job.state}"
         return Observation(attempt_id, Sight.QUEUED, now, by, detail=detail)
@@ -126,9 +137,14 @@ def observation(
         told = replace(record, reason=reason, detail=_why(job, record.detail)) if reason else record
         return _exited(attempt_id, told, now, f"slurm:exit_record+{job.source}")
     if reason is not None:
+        if disk.is_stopped and disk.started_at is None and reason == "cancelled":
+            reason = "stopped"  # by us, before it ever ran
         return _exited(attempt_id, by_slurm(job, reason, disk.started_at, now), now, by)
-    if job.state != "NODE_FAIL" and waited < RECORD_IS_LATE:
+    if job.state not in _NODE_LOST and waited < RECORD_IS_LATE:
         return Observation(attempt_id, Sight.RUNNING, now, by, disk.started_at, detail="its record is awaited")
+    if job.state in _NODE_LOST and disk.started_at is None and not disk.is_adopted:
+        detail = f"{_why(job, None)}; nothing of it had started"
+        return Observation(attempt_id, Sight.VANISHED, now, by, detail=detail, never_ran=True)
     detail = f"{_why(job, None)}; its wrapper left no exit record"
     return Observation(attempt_id, Sight.VANISHED, now, by, disk.started_at or job.started_at, detail=detail)
 

@@ -13,6 +13,7 @@ import stat
 import subprocess
 import tempfile
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -60,7 +61,7 @@ SlurmdTimeout={slurmd_timeout_s}
 TreeWidth=65533
 {more}
 NodeName=n[1-{nodes}] NodeAddr=127.0.0.1 NodeHostname=localhost Port=[{port}-{last_port}] CPUs=32 RealMemory=200000 \
-Gres={gres} State=UNKNOWN
+Gres={gres} State={node_state}
 PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO DefMemPerCPU=100
 """
 
@@ -73,6 +74,7 @@ class SlurmTestbed:
             ``plain``: GPUs of one type, which Slurm chooses by itself.
         accounting: with slurmdbd and a database.
         min_job_age_s: how long the controller remembers a job that has ended.
+        asleep: its nodes are there on demand (State=CLOUD), and none is started; see ``power.py``.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class SlurmTestbed:
         slurmd_timeout_s: int = 8,
         accounting: bool = False,
         min_job_age_s: int = 600,
+        asleep: bool = False,
         more: str = "",
         more_after: str = "",
     ) -> None:
@@ -98,7 +101,7 @@ class SlurmTestbed:
         for index in range(gpus):
             os.mknod(root / "gpus" / f"nvidia{index}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
         self.accounting = Accounting(root) if accounting else None
-        self._write(sharing, slurmd_timeout_s, more, min_job_age_s)
+        self._write(sharing, slurmd_timeout_s, more, min_job_age_s, "CLOUD" if asleep else "UNKNOWN")
         if more_after:
             with self.conf.open("a") as file:
                 file.write(more_after)
@@ -107,9 +110,9 @@ class SlurmTestbed:
             if self.accounting is not None:
                 self.accounting.start(self._environ)
             self.start_controller(fresh=True)
-            for number in range(1, nodes + 1):
-                self.start_node(f"n{number}")
-            self.wait_up()
+            for name in () if asleep else self.nodes:
+                self.start_node(name)
+            self.wait_up({"idle~"} if asleep else {"idle", "mixed"})
         except BaseException:
             self.close()
             raise
@@ -141,14 +144,14 @@ class SlurmTestbed:
         assert not check or done.returncode == 0, f"{' '.join(words)}: {done.stderr}"
         return done.stdout
 
-    def wait_up(self, patience_s: float = 30.0) -> None:
-        """Wait until every node can be given work."""
+    def wait_up(self, wanted: Collection[str] = ("idle", "mixed"), patience_s: float = 30.0) -> None:
+        """Wait until every node can be given work, or has come into one of the wanted states."""
         deadline = time.monotonic() + patience_s
         while True:
             states = dict(
                 line.split() for line in self.run("sinfo", "-h", "-N", "-o", "%N %T", check=False).splitlines()
             )
-            if set(states) == set(self.nodes) and set(states.values()) <= {"idle", "mixed"}:
+            if set(states) == set(self.nodes) and set(states.values()) <= set(wanted):
                 return
             assert time.monotonic() < deadline, f"the nodes are {states}: {self.said()}"
             time.sleep(0.05)
@@ -167,9 +170,10 @@ class SlurmTestbed:
         """SIGKILL: what it has not saved is lost."""
         self._stop(self.root / "state" / "slurmctld.pid", signal.SIGKILL)
 
-    def start_node(self, name: str) -> None:
+    def start_node(self, name: str, *, booted: bool = False) -> None:
+        """Start a node's daemon; ``booted``: it says that its machine has just been switched on."""
         (self.root / "spool" / name).mkdir(exist_ok=True)
-        self.run("slurmd", "-N", name)
+        self.run("slurmd", "-N", name, *(["-b"] if booted else []))
 
     def kill_node(self, name: str) -> None:
         """SIGKILL to its daemon; what runs there goes on."""
@@ -237,7 +241,7 @@ class SlurmTestbed:
             f"--seed-file={folder}/munged.seed",
         )
 
-    def _write(self, sharing: str, slurmd_timeout_s: int, more: str, min_job_age_s: int) -> None:
+    def _write(self, sharing: str, slurmd_timeout_s: int, more: str, min_job_age_s: int, node_state: str) -> None:
         indices = range(self.gpu_count)
         lines = ["AutoDetect=off"]
         span = f"n[1-{self.node_count}]"
@@ -264,6 +268,7 @@ class SlurmTestbed:
             slurmd_timeout_s=slurmd_timeout_s,
             accounting=self.accounting.lines if self.accounting else "AccountingStorageType=accounting_storage/none",
             min_job_age_s=min_job_age_s,
+            node_state=node_state,
             more=more,
         )
         self.conf.write_text(text)

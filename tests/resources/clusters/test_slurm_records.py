@@ -68,6 +68,19 @@ def test_both_versions_say_the_same_of_a_node(write: Write) -> None:
     assert down.states == {"DOWN", "NOT_RESPONDING"}
 
 
+def test_signs_behind_a_state_are_words_too() -> None:
+    text = shapes.old_nodes([shapes.node(name) for name in ("n1", "n2", "n3", "n4", "n5")])
+    for state in ("down*", "idle~", "mixed#", "idle%", "idle*$"):
+        text = text.replace('"state": "idle"', f'"state": "{state}"', 1)
+    assert [node.states for node in parse_nodes(text)] == [
+        {"DOWN", "NOT_RESPONDING"},
+        {"IDLE", "POWERED_DOWN"},
+        {"MIXED", "POWERING_UP"},
+        {"IDLE", "POWERING_DOWN"},
+        {"IDLE", "NOT_RESPONDING", "MAINT"},
+    ]
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "slurm_load_jobs error", "[]", "{}", '{"jobs": 3}', '{"jobs": [3]}', '{"jobs": [{}]}', UNREADABLE, SILENT],
@@ -174,6 +187,37 @@ def test_a_lost_node_is_not_an_end() -> None:
     told = seen(STARTED, job_of("NODE_FAIL"))
     assert (told.sight, told.exit) == (Sight.VANISHED, None)
     assert "n1" in told.detail
+
+
+@pytest.mark.parametrize("state", ["NODE_FAIL", "BOOT_FAIL"])
+def test_a_node_that_was_lost_before_anything_started_is_told_apart(state: str) -> None:
+    told = seen(OnDisk(True, submission=Submission(1)), job_of(state))
+    assert (told.sight, told.never_ran, told.started_at) == (Sight.VANISHED, True, None)
+    assert not seen(STARTED, job_of(state)).never_ran
+    adopted = OnDisk(True, is_adopted=True, submission=Submission(1))
+    assert not seen(adopted, job_of(state)).never_ran, "nobody knows: it has no wrapper"
+
+
+@pytest.mark.parametrize(
+    ("write", "state", "flags"),
+    [
+        pytest.param(shapes.old_jobs, "CONFIGURING", [], id="22.05"),
+        pytest.param(shapes.new_jobs, "CONFIGURING", [], id="24.11"),
+        pytest.param(shapes.new_jobs, "RUNNING", ["CONFIGURING"], id="24.11 with a flag"),
+    ],
+)
+def test_a_job_whose_nodes_are_woken_is_let_in_and_has_not_started(write: Write, state: str, flags: list[str]) -> None:
+    (job,) = parse_jobs(write([shapes.job(1, state, flags=flags)]))
+    told = seen(OnDisk(True, submission=Submission(1)), job)
+    assert (told.sight, told.is_let_in) == (Sight.QUEUED, True)
+    assert "n1" in told.detail
+    assert not seen(OnDisk(True, submission=Submission(1)), job_of("PENDING")).is_let_in
+
+
+def test_what_we_stopped_before_it_started_is_no_cancellation_of_its_users() -> None:
+    asked = OnDisk(True, is_stopped=True, submission=Submission(1))
+    assert seen(asked, job_of("CANCELLED")).exit.reason == "stopped"
+    assert seen(OnDisk(True, submission=Submission(1)), job_of("CANCELLED")).exit.reason == "cancelled"
 
 
 def test_without_slurm_nothing_is_known_but_what_stands_on_the_disk() -> None:
