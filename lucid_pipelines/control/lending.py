@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.decision import LendNodes
@@ -49,12 +50,17 @@ def propose_lending(system: System, view: ClusterView, queue: QueueView, now: da
     for decision in wanted:
         action, _ = _propose(system, decision, mode, now)
         if mode is Mode.APPROVE and action.state is ActionState.APPROVED:
-            done = carry_out_lending(system, decision, queue, now) == "lent"
-            system.store.actions.executed(action.action_id, now=now, result={"detail": "moved"}, failed=not done)
-            moved += done
+            # One transaction: a loan without its line in the audit would be told to have come too late.
+            moved += system.store.together(partial(_carry_out_approved, system, decision, action, queue, now))
     if mode is Mode.APPROVE:
         _drop_late_approvals(system, wanted, now)
     return moved
+
+
+def _carry_out_approved(system: System, decision: LendNodes, action: Action, queue: QueueView, now: datetime) -> int:
+    done = carry_out_lending(system, decision, queue, now) == "lent"
+    system.store.actions.executed(action.action_id, now=now, result={"detail": "moved"}, failed=not done)
+    return int(done)
 
 
 def _propose(system: System, decision: LendNodes, mode: Mode, now: datetime) -> tuple[Action, bool]:
