@@ -79,7 +79,7 @@ def test_random_kills_while_jobs_are_profiled_and_packed(settings: Settings, tmp
         pairs = client.system.store.pairs.find()
         together = {frozenset((pair.first_attempt_id, pair.later_attempt_id)) for pair in pairs}
         everything = [attempt for found in attempts.values() for attempt in found]
-        _only_pairs_share(everything, together)
+        assert_only_pairs_share(everything, together)
         assert any(attempt.profiling for attempt in everything)
         assert all(pair.ended_at is not None for pair in pairs)
         print(f"{len(jobs)} jobs, {len(everything)} attempts, {len(pairs)} pairs")
@@ -87,7 +87,8 @@ def test_random_kills_while_jobs_are_profiled_and_packed(settings: Settings, tmp
     assert processes_of(settings.home) == [], "no process is left behind"
 
 
-def _only_pairs_share(attempts: list[Attempt], together: set[frozenset[str]]) -> None:
+def assert_only_pairs_share(attempts: list[Attempt], together: set[frozenset[str]]) -> None:
+    """No two attempts held a GPU at the same time but those that were a pair."""
     spans: dict[tuple[str, int], list[tuple[float, float, str]]] = {}
     for attempt in attempts:
         if attempt.started_at is None or attempt.ended_at is None:
