@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 import re
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from http.client import HTTPException
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -22,8 +24,11 @@ UTIL, MEMORY_UTIL = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_MEM_COPY_UTIL"
 MEMORY_USED, XID = "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_XID_ERRORS"
 _WANTED = frozenset((UTIL, MEMORY_UTIL, MEMORY_USED, XID))
 _LINE = re.compile(r'([A-Za-z_:][\w:]*)\{((?:[^"}]|"(?:[^"\\]|\\.)*")*)\}[ \t]+(\S+)(?:[ \t]+-?\d+)?[ \t]*')
-_LABEL = re.compile(r'([A-Za-z_]\w*)="((?:[^"\\]|\\.)*)"')
+_LABEL = re.compile(r'\b([A-Za-z_]\w*+)="((?:[^"\\]|\\.)*+)"')
+"""It begins at the beginning of a word and gives nothing back: else a label of a megabyte would take days."""
 _MOST_BYTES = 8 * 1024 * 1024
+_MOST_MIB, _MOST_XID = 16.0 * 1024 * 1024, 9999.0
+"""No GPU has so much memory; no error of a driver has such a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +47,10 @@ class DcgmReading:
 
 
 def parse_dcgm(text: str) -> dict[str, DcgmReading]:
-    """Read the exporter's page. Lines that are none of ours, or broken, are passed over."""
+    """Read the exporter's page. Lines that are none of ours, or broken, are passed over; so is a last one without an
+    end, whose number may have been cut."""
     found: dict[str, dict[str, float | None]] = {}
-    for line in text.splitlines():
+    for line in text[: text.rfind("\n") + 1].splitlines():
         match = _LINE.fullmatch(line)
         if match is None or match[1] not in _WANTED:
             continue
@@ -61,8 +67,8 @@ def parse_dcgm(text: str) -> dict[str, DcgmReading]:
             uuid,
             wrapper.within(values.get(UTIL), 100.0),
             wrapper.within(values.get(MEMORY_UTIL), 100.0),
-            wrapper.within(values.get(MEMORY_USED), None),
-            int(xid) if (xid := values.get(XID)) else None,
+            wrapper.within(values.get(MEMORY_USED), _MOST_MIB),
+            int(xid) if (xid := wrapper.within(values.get(XID), _MOST_XID)) else None,
         )
         for uuid, values in found.items()
     }
@@ -83,10 +89,35 @@ class DcgmSource:
             raise InputError(f"dcgm-exporter is asked over http or https; got {url!r}")
         self._url, self._timeout_s, self._now = url, timeout_s, now
         self._fetch = fetch or _fetch
+        self._busy = threading.Lock()
 
     def readings(self) -> dict[str, DcgmReading]:
-        """By UUID. Raises ``ExternalError`` when the exporter does not answer."""
-        return parse_dcgm(self._fetch(self._url, self._timeout_s))
+        """By UUID. Raises ``ExternalError`` when the exporter has not answered in full within the time limit."""
+        return parse_dcgm(self._in_time())
+
+    def _in_time(self) -> str:
+        """Ask in a thread that may be given up: a socket's time-out begins anew with every byte that drips in."""
+        late = ExternalError(f"dcgm-exporter did not answer within {self._timeout_s:g} s: {self._url}")
+        if not self._busy.acquire(blocking=False):
+            raise late  # the one before is still at it
+        outcome: list[str | ExternalError] = []
+
+        def run() -> None:
+            try:
+                outcome.append(self._fetch(self._url, self._timeout_s))
+            except ExternalError as error:
+                outcome.append(error)
+            finally:
+                self._busy.release()
+
+        thread = threading.Thread(target=run, name="dcgm", daemon=True)
+        thread.start()
+        thread.join(self._timeout_s)
+        if not outcome:
+            raise late
+        if isinstance(outcome[0], ExternalError):
+            raise outcome[0]
+        return outcome[0]
 
     def complete(self, samples: Sequence[GpuSample]) -> tuple[GpuSample, ...]:
         """The samples, with unknown values taken from the exporter where it knows them; the source says so.
@@ -131,8 +162,11 @@ def _number(text: str) -> float | None:
 def _fetch(url: str, timeout_s: float) -> str:
     try:
         with urlopen(url, timeout=timeout_s) as answer:
-            return _text(iter(lambda: answer.read(65_536), b""))
-    except (URLError, OSError, ValueError) as error:
+            text = _text(iter(lambda: answer.read(65_536), b""))
+            if getattr(answer, "length", None):
+                raise ValueError("the answer was cut off")
+            return text
+    except (URLError, HTTPException, OSError, ValueError) as error:
         raise ExternalError(f"dcgm-exporter does not answer: {url}: {error}") from error
 
 
