@@ -10,8 +10,16 @@ import typer
 from rich.console import Group
 from rich.live import Live
 
-from lucid_pipelines.cli.cluster_tables import node_rows, node_table, pair_rows, pair_table, queue_rows, queue_table
-from lucid_pipelines.cli.options import AsJson, Home, open_client
+from lucid_pipelines.cli.cluster_tables import (
+    node_notes,
+    node_rows,
+    node_table,
+    pair_rows,
+    pair_table,
+    queue_rows,
+    queue_table,
+)
+from lucid_pipelines.cli.options import AsJson, Home, open_looking
 from lucid_pipelines.cli.output import console, facts_table, job_json, job_table, one_line, print_json, seconds
 from lucid_pipelines.client import Client
 from lucid_pipelines.control.explaining import packing_mode
@@ -26,12 +34,15 @@ _SHOWN = 20
 
 def nodes(as_json: AsJson = False, home: Home = None) -> None:
     """Show every node, its GPUs, and the jobs on them."""
-    with open_client(home) as client:
+    client, _ = open_looking(home)
+    with client:
         rows = node_rows(take_picture(client.system, with_order=False))
     if as_json:
         print_json(rows)
     else:
         console.print(node_table(rows))
+        for note in node_notes(rows):
+            console.print(note)
 
 
 def top(
@@ -41,26 +52,28 @@ def top(
     home: Home = None,
 ) -> None:
     """Nodes, GPUs, pairs, profiling pool, queue with predicted starts, refreshed in place; Ctrl-C ends it."""
-    with open_client(home) as client:
+    client, otherwise = open_looking(home)
+    with client:
         if as_json:
-            print_json(_as_json(client))
+            print_json(_as_json(client, otherwise))
             return
         if once or not console.is_terminal:
-            console.print(_shown(client))
+            console.print(_shown(client, otherwise))
             return
-        with Live(_shown(client), console=console, auto_refresh=False, screen=True) as live:
+        with Live(_shown(client, otherwise), console=console, auto_refresh=False, screen=True) as live:
             while True:
                 time.sleep(every_s)
-                live.update(_shown(client), refresh=True)
+                live.update(_shown(client, otherwise), refresh=True)
 
 
-def _as_json(client: Client) -> dict[str, Any]:
+def _as_json(client: Client, otherwise: Sequence[str]) -> dict[str, Any]:
     picture = take_picture(client.system)
     modes = client.system.settings.modes
     return {
         "at": picture.at,
         "policy": client.system.policy.name,
         "modes": {name: mode.value for name, mode in modes},
+        "modes_of_this_shell_otherwise": list(otherwise),
         "sharing": {key: value for key, value in picture.sharing.items() if key != "rule"},
         "counts": {state.value: count for state, count in client.system.store.jobs.counts().items() if count},
         "running": [job_json(item.job, picture.at) for item in picture.queue.active],
@@ -86,7 +99,7 @@ def _pool_json(pool: PoolFacts) -> dict[str, Any]:
     }
 
 
-def _shown(client: Client) -> Group:
+def _shown(client: Client, otherwise: Sequence[str]) -> Group:
     picture = take_picture(client.system)
     counts = client.system.store.jobs.counts()
     head = facts_table(
@@ -95,13 +108,15 @@ def _shown(client: Client) -> Group:
             "policy": client.system.policy.name,
             "jobs": ", ".join(f"{count} {state.value}" for state, count in counts.items() if count) or "none",
             "modes": ", ".join(f"{name.replace('_', ' ')} {mode.value}" for name, mode in client.system.settings.modes),
+            "by this shell": "; ".join(otherwise) or None,
             "sharing": f"{tell(picture.sharing)[1]}; {tell(packing_mode(client.system))[1]}",
             "profiling": _pool_text(picture.pool),
             "lent": ", ".join(f"{loan.node} by {loan.from_vc} to {loan.to_vc}" for loan in picture.loans) or None,
         }
     )
     recent = client.jobs(states=[state for state in JobState if state.is_terminal], limit=_RECENT)
-    parts: list[Any] = [head, "", node_table(node_rows(picture)), ""]
+    rows = node_rows(picture)
+    parts: list[Any] = [head, "", node_table(rows), *node_notes(rows), ""]
     if picture.pairs:
         parts += [one_line("Pairs").append(f" ({len(picture.pairs)})"), pair_table(picture), ""]
     parts += _jobs("Running", [item.job for item in picture.queue.active], picture)

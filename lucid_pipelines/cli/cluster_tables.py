@@ -13,7 +13,7 @@ from lucid_pipelines.cli.output import job_json, one_line, seconds
 from lucid_pipelines.control.picture import Picture
 from lucid_pipelines.control.sampling import is_in_use
 from lucid_pipelines.control.start_times import StartPrediction
-from lucid_pipelines.domain.cluster import Gpu, GpuSample, Node
+from lucid_pipelines.domain.cluster import Gpu, GpuSample, Node, NodeCondition
 from lucid_pipelines.domain.job import Job
 from lucid_pipelines.domain.states import JobState
 
@@ -126,17 +126,50 @@ def _in(at: datetime | None, now: datetime) -> str:
     return "unknown" if at is None else str(seconds(max(0.0, (at - now).total_seconds())))
 
 
+def node_notes(rows: Sequence[dict[str, Any]]) -> list[Text]:
+    """What is wrong, in a line each: nodes that are not ready, and GPUs that are out of use, with the reasons."""
+    notes: list[Text] = []
+    for row in rows:
+        if row["detail"]:
+            notes.append(one_line(f"{row['node']} is {row['condition']}: {row['detail']}"))
+        for reason in row["isolated"]:
+            part = row["node"] if reason["gpu"] is None else f"GPU {reason['gpu']} of {row['node']}"
+            notes.append(one_line(f"{part} is out of use ({reason['owner']}): {reason['reason']}"))
+    return notes
+
+
 def _who(row: dict[str, Any], gpu: dict[str, Any]) -> Text | str:
+    is_out = any(reason["gpu"] in (None, gpu["index"]) for reason in row["isolated"])
     if gpu["jobs"]:
-        return " + ".join(gpu["jobs"])
-    if any(reason["gpu"] in (None, gpu["index"]) for reason in row["isolated"]):
+        jobs = " + ".join(gpu["jobs"])
+        return Text(f"{jobs}, isolated", style="red") if is_out else jobs
+    if is_out:
         return Text("isolated", style="red")
+    if row["condition"] == NodeCondition.UNOBSERVED.value:
+        return Text("unknown", style="red")
     return Text("in use by somebody else", style="red") if gpu["in_use_by_others"] else "free"
 
 
 def _is_others(node: Node, gpu: Gpu, sample: GpuSample | None) -> bool:
     """Whether somebody else has it: by the word of the cluster's own scheduler, or because it is in use."""
     return gpu.index in node.taken_gpu_indices or (not gpu.is_virtual and is_in_use(sample, gpu.memory_mib))
+
+
+def _isolated(node: Node, picture: Picture) -> list[dict[str, Any]]:
+    """Reasons against GPUs, by our own books and by what the cluster itself sees, as a GPU that is lost."""
+    ours = [reason for reason in picture.queue.isolated if reason.node == node.name]
+    found = [
+        {"gpu": reason.gpu_index, "owner": reason.owner, "reason": reason.reason, "deadline": reason.deadline}
+        for reason in ours
+    ]
+    known = {(reason.gpu_index, reason.owner) for reason in ours}
+    found += [
+        {"gpu": index, "owner": seen.owner, "reason": seen.reason, "deadline": None}
+        for seen in node.isolations
+        for index in seen.gpu_indices or (None,)
+        if (index, seen.owner) not in known
+    ]
+    return found
 
 
 def _node_row(node: Node, picture: Picture) -> dict[str, Any]:
@@ -168,12 +201,9 @@ def _node_row(node: Node, picture: Picture) -> dict[str, Any]:
         "vc": node.vc,
         "lent_by": lent_by,
         "condition": node.condition.value,
+        "detail": node.detail,
         "gpus": node.gpu_count,
         "gpus_free": sum(1 for gpu in gpus if not gpu["jobs"] and not gpu["in_use_by_others"]),
-        "isolated": [
-            {"gpu": reason.gpu_index, "owner": reason.owner, "reason": reason.reason, "deadline": reason.deadline}
-            for reason in picture.queue.isolated
-            if reason.node == node.name
-        ],
+        "isolated": _isolated(node, picture),
         "gpu_list": gpus,
     }

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from lucid_pipelines.cli.exit_statuses import ExitStatus
-from lucid_pipelines.cli.options import AsJson, Home, open_client
+from lucid_pipelines.cli.options import AsJson, Home, open_client, open_looking
 from lucid_pipelines.cli.output import console, facts_table, print_json
 from lucid_pipelines.control.proposal_scores import STAYS_ABOVE_FRAC, mode_records
 from lucid_pipelines.control.replaying import DayReplay, replay_day
@@ -51,7 +51,8 @@ def replay(
 @app.command("record")
 def record(as_json: AsJson = False, home: Home = None) -> None:
     """How the proposals about pairs and nodes fared: what a mode may be opened on."""
-    with open_client(home) as client:
+    client, _ = open_looking(home)
+    with client:
         records = mode_records(client.system)
         chosen = client.system.settings.modes
         modes = {"pack": chosen.pack, "unpack": chosen.unpack, "lend": chosen.lend}

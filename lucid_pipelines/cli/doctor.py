@@ -140,9 +140,7 @@ def _cluster_of(settings: Settings) -> list[Finding]:
     finally:
         system.store.close()
     gpus = sum(node.gpu_count for node in inventory.nodes)
-    virtual = all(gpu.is_virtual for node in inventory.nodes for gpu in node.gpus)
-    why = "declared in the settings" if settings.cluster.gpus == "virtual" else "this machine has no NVIDIA driver"
-    kind = f"virtual: {why}" if virtual else "real, through NVML"
+    kind = kind_of_gpus(settings, inventory)
     found = [
         Finding("cluster", Level.OK, f"{settings.cluster.kind}: {len(inventory.nodes)} nodes, {gpus} GPUs ({kind})"),
         _nvml(),
@@ -160,6 +158,25 @@ def _cluster_of(settings: Settings) -> list[Finding]:
         if node.condition is not NodeCondition.READY
     ]
     return [*found, profiling, *_slurm(system.cluster)]
+
+
+def kind_of_gpus(settings: Settings, inventory: Inventory) -> str:
+    """Whether GPUs are real or declared, as far as the nodes that answer tell."""
+    if settings.cluster.gpus == "virtual":
+        return "virtual: declared in the settings"
+    seen = [node for node in inventory.nodes if node.condition is not NodeCondition.UNOBSERVED]
+    real = sum(any(not gpu.is_virtual for gpu in node.gpus) for node in seen)
+    virtual, silent = len(seen) - real, len(inventory.nodes) - len(seen)
+    is_mixed = real < len(inventory.nodes)
+    told: list[str] = []
+    if real:
+        told.append("real, through NVML" + (f", on {real} of {len(inventory.nodes)} nodes" if is_mixed else ""))
+    if virtual:
+        where = "this machine has" if settings.cluster.kind == "local" else "these nodes have"
+        told.append("virtual" + (f", on {virtual}" if real or silent else "") + f": {where} no NVIDIA driver")
+    if silent:
+        told.append(f"not known of {silent} nodes that do not answer")
+    return "; ".join(told)
 
 
 def profiling_finding(system: System, inventory: Inventory) -> Finding:

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from lucid_pipelines.cli.actions import action_json, action_table
-from lucid_pipelines.cli.options import AsJson, Home, JobText, open_client
+from lucid_pipelines.cli.options import AsJson, Home, JobText, open_client, open_looking
 from lucid_pipelines.cli.output import (
     console,
     facts_table,
@@ -122,7 +122,8 @@ def explain(
     home: Home = None,
 ) -> None:
     """Why is my job where it is: state, position, what it waits for, the estimate and what that rests on."""
-    with open_client(home) as client:
+    client, _ = open_looking(home)
+    with client:
         found = client.explain(job)
         tracked = next(iter(client.system.store.tracking.of_job(found.job.job_id)), None)
     if as_json:

@@ -36,17 +36,47 @@ def open_client(home: Path | None, *, create: bool = False) -> Client:
     from lucid_pipelines.settings import load_settings
 
     settings = load_settings(home)
-    if not create and not has_state(settings):
+    if not create:
+        _require_state(settings)
+    return Client(settings=settings)
+
+
+def _require_state(settings: Settings) -> None:
+    if not has_state(settings):
         raise NotFoundError(
             "there is no state folder yet; `lucid submit` and `lucid up` make it, and LUCID_HOME or --home name "
             f"another: {settings.home}"
         )
-    return Client(settings=settings)
 
 
 def has_state(settings: Settings) -> bool:
     """Whether there is anything to look at: the home folder, or a state database elsewhere."""
     return settings.state.url is not None or settings.home.is_dir()
+
+
+def open_looking(home: Path | None) -> tuple[Client, list[str]]:
+    """A client that tells what the running service does: with the service's modes in place of this shell's.
+
+    Returns:
+        The client, and each mode that this shell's settings have otherwise, in words.
+
+    Raises:
+        NotFoundError: as ``open_client``.
+    """
+    from lucid_pipelines.client import Client
+    from lucid_pipelines.service.status import modes_in_force
+    from lucid_pipelines.settings import load_settings
+
+    settings = load_settings(home)
+    _require_state(settings)
+    modes = modes_in_force(settings)
+    theirs, mine = dict(modes), dict(settings.modes)
+    otherwise = [
+        f"{name.replace('_', ' ')} {mine[name].value}, not {mode.value}"
+        for name, mode in theirs.items()
+        if mode is not mine[name]
+    ]
+    return Client(settings=settings.model_copy(update={"modes": modes})), otherwise
 
 
 def complete_job(incomplete: str) -> list[tuple[str, str]]:

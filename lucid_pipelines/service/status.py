@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from lucid_pipelines.service.dagster_home import RunFiles
+from lucid_pipelines.service.dagster_home import RunFiles, run_files
+from lucid_pipelines.settings import ModesSettings, Settings
 from lucid_pipelines.whole_files import write_whole
 
 
@@ -64,6 +65,21 @@ def is_running(files: RunFiles) -> bool:
         return True
     lock.close()
     return False
+
+
+def modes_in_force(settings: Settings) -> ModesSettings:
+    """The modes of the running service; without one, or where it tells none, those of the settings.
+
+    A service reads its settings once; a shell may have others, by its environment or by a ``lucid.yaml`` that was
+    changed meanwhile.
+    """
+    try:
+        files = run_files(settings)
+        status = read_status(files) if is_running(files) else None
+        known = {} if status is None else {k: v for k, v in status.modes.items() if k in ModesSettings.model_fields}
+        return ModesSettings.model_validate({**settings.modes.model_dump(), **known})
+    except (OSError, ValueError):  # a folder of somebody else's, or written by another version of the program
+        return settings.modes
 
 
 def hold_lock(files: RunFiles) -> IO[str] | None:
