@@ -16,6 +16,7 @@ from lucid_pipelines.ports import Cluster
 from lucid_pipelines.resources.advisors import configured_advisor
 from lucid_pipelines.resources.clusters.checks import CheckCommand
 from lucid_pipelines.resources.clusters.dcgm import DcgmSource
+from lucid_pipelines.resources.clusters.gpu_numbers import GpuNumbers
 from lucid_pipelines.resources.clusters.local import LocalCluster, real_nodes
 from lucid_pipelines.resources.clusters.nodes import DeclaredCheck, LocalNode
 from lucid_pipelines.resources.clusters.nvml import NvmlSource
@@ -57,7 +58,7 @@ def _local(settings: Settings) -> Cluster:
     options = replace(_options(chosen), base_env={**_job_environment(), **chosen.job_env})
     checks = _checks(chosen)
     if chosen.gpus == "real" or (chosen.gpus == "auto" and has_nvml_library()):
-        source = NvmlSource()
+        source = NvmlSource(numbers=GpuNumbers(settings.home / "cluster" / "gpus.json"))
         nodes = real_nodes(source, vc=settings.default_vc)
         dcgm = DcgmSource(chosen.dcgm_url) if chosen.dcgm_url is not None else None
         return LocalCluster(

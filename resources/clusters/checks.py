@@ -12,8 +12,9 @@ from datetime import datetime
 from lucid_pipelines.domain.errors import ExternalError, InputError, did_you_mean
 from lucid_pipelines.failures.checks import parse_dcgmi_diag, parse_ibstat, parse_nccl_tests
 from lucid_pipelines.ports import CheckResult
+from lucid_pipelines.resources.clusters.gpu_reading import GpuReading
 from lucid_pipelines.resources.clusters.nodes import LocalNode
-from lucid_pipelines.resources.clusters.nvml import GpuReading, cleanliness
+from lucid_pipelines.resources.clusters.nvml import cleanliness
 
 DETAIL_CHARS = 64 * 1024
 

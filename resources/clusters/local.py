@@ -110,6 +110,8 @@ class LocalCluster:
     def launch(self, request: LaunchRequest) -> LaunchResult:
         """Start an attempt under a wrapper of its own; returns once its command runs or is known not to run."""
         spec = wrapper_spec(request, self._nodes, self._options)
+        if self._nvml is not None and self._nvml.is_renumbered:  # a number would mean another GPU to CUDA than to us
+            spec["cuda_visible_devices"] = ",".join(gpu["uuid"] or str(gpu["index"]) for gpu in spec["gpus"])
         log_path, already = attempts.launch(
             self._layout,
             spec,
@@ -202,7 +204,7 @@ class LocalCluster:
         except ExternalError as error:
             _log.warning("node %s is unobserved: %s", declared.name, error)
             seen_at = self._seen_at.get(declared.name)
-            return replace(node, condition=NodeCondition.UNOBSERVED, observed_at=seen_at)
+            return replace(node, condition=NodeCondition.UNOBSERVED, observed_at=seen_at, detail=str(error))
         self._seen_at[declared.name] = now
         node = replace(node, isolations=(*isolations, *lost))
         return node if node.usable_gpus else replace(node, condition=NodeCondition.DRAINED)
@@ -239,9 +241,14 @@ def real_nodes(nvml: NvmlSource, vc: str = "default", name: str | None = None) -
     """This machine as one node with the GPUs that NVML shows.
 
     Raises:
-        ExternalError: there is no driver, it does not answer, or it shows no GPU.
+        ExternalError: there is no driver, it does not answer, or it shows no GPU, and none was seen here before.
     """
-    gpus = nvml.gpus()
+    try:
+        gpus = nvml.gpus()
+    except ExternalError:
+        gpus = nvml.known_gpus()  # the driver is away for a while: what runs is still there to be looked at
+        if not gpus:
+            raise
     if not gpus:
         raise ExternalError("NVML shows no GPU; declare virtual ones instead")
     return (LocalNode(name or socket.gethostname(), gpus, vc, os.cpu_count()),)

@@ -17,34 +17,11 @@ from typing import Any, TypeVar
 from lucid_pipelines.domain.cluster import Gpu, GpuSample
 from lucid_pipelines.domain.errors import ExternalError
 from lucid_pipelines.resources.clusters import wrapper
+from lucid_pipelines.resources.clusters.gpu_numbers import GpuNumbers
+from lucid_pipelines.resources.clusters.gpu_reading import GpuReading
 
 MIB = 1024 * 1024
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class GpuReading:
-    """Everything asked of one GPU at once; unknown is ``None``.
-
-    Attributes:
-        process_ids: processes that use it for computing.
-        ecc_uncorrected: volatile uncorrectable errors since the driver was loaded.
-        problem: why it could not be read, e.g. ``GPU is lost``.
-        holds_index: ``False`` for a lost GPU whose number has passed to another one.
-    """
-
-    index: int
-    uuid: str | None = None
-    gpu_type: str | None = None
-    memory_total_mib: float | None = None
-    memory_used_mib: float | None = None
-    gpu_util_pct: float | None = None
-    memory_util_pct: float | None = None
-    process_ids: tuple[int, ...] | None = None
-    ecc_uncorrected: int | None = None
-    temperature_c: float | None = None
-    problem: str | None = None
-    holds_index: bool = True
 
 
 class NvmlSource:
@@ -53,16 +30,35 @@ class NvmlSource:
     Methods raise ``ExternalError`` when there is no driver or it does not answer in time.
     """
 
-    def __init__(self, timeout_s: float = 10.0, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(
+        self,
+        timeout_s: float = 10.0,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        numbers: GpuNumbers | None = None,
+    ) -> None:
+        """Args:
+        numbers: keeps each GPU's number whatever the driver counts; without it the driver's are told.
+        """
         self._timeout_s = timeout_s
         self._now = now
+        self._numbers = numbers
+        self._renumbered = False
         self._busy = threading.Lock()
         self._known: dict[str, GpuReading] = {}
+        for gpu in () if numbers is None else numbers.gpus():
+            self._known[str(gpu.uuid)] = GpuReading(gpu.index, gpu.uuid, gpu.gpu_type, gpu.memory_mib)
         self._started = False
 
     def readings(self) -> tuple[GpuReading, ...]:
         """One reading for every GPU that is there or has been, in the order of their numbers."""
         found = self._in_time(self._read_all)
+        if self._numbers is not None:
+            settled = self._numbers.settle(found)
+            theirs = {reading.uuid: reading.index for reading in found}
+            self._renumbered = any(reading.index != theirs[reading.uuid] for reading in settled if reading.uuid)
+            found = settled
+            numbers = {gpu.uuid for gpu in self._numbers.gpus()}
+            self._known = {uuid: known for uuid, known in self._known.items() if uuid in numbers}
         present = {reading.uuid for reading in found}
         for reading in found:
             if reading.uuid is not None:
@@ -80,6 +76,15 @@ class NvmlSource:
             for reading in (self.readings() if readings is None else readings)
             if reading.holds_index
         )
+
+    def known_gpus(self) -> tuple[Gpu, ...]:
+        """What is written down of the GPUs of this machine, whether the driver answers or not."""
+        return () if self._numbers is None else self._numbers.gpus()
+
+    @property
+    def is_renumbered(self) -> bool:
+        """Whether the driver, when last asked, counted a GPU otherwise than our books do."""
+        return self._renumbered
 
     def sample(self, node: str) -> tuple[GpuSample, ...]:
         """One sample a GPU; of one that is lost, a sample without values."""

@@ -34,13 +34,13 @@ from lucid_pipelines.ports import (
 )
 from lucid_pipelines.resources.clusters.checks import CheckCommand, NodeChecks
 from lucid_pipelines.resources.clusters.code_archives import CodeArchive, CodeArchives
+from lucid_pipelines.resources.clusters.gpu_reading import GpuReading
 from lucid_pipelines.resources.clusters.isolation import IsolationLedger
 from lucid_pipelines.resources.clusters.layout import Layout, checked_id
 from lucid_pipelines.resources.clusters.loads import GpuLoad, virtual_samples
 from lucid_pipelines.resources.clusters.logs import LARGEST_CHUNK_BYTES, checked_range
 from lucid_pipelines.resources.clusters.node_archives import Body, unpack
 from lucid_pipelines.resources.clusters.nodes import LocalNode, nodes_by_name, require_node
-from lucid_pipelines.resources.clusters.nvml import GpuReading
 from lucid_pipelines.resources.clusters.observing import observation_of
 from lucid_pipelines.resources.clusters.placed import PlacedAttempts, Sent
 from lucid_pipelines.resources.clusters.ranks import failed_rank, rank_environment, together

@@ -707,9 +707,10 @@ def summarise(samples: list[Sample], steady_from: float, measured: bool = False)
         problem = "unsteady"
     elif (_mean(known[0]) or 0.0) < IDLE_PCT:
         problem = "idle"
-    elif measured and _is_frozen(window):
-        problem = "frozen"
-    is_active = problem not in ("idle", "frozen")
+    stands_still = problem is None and measured and _stands_still(window)
+    if stands_still:  # what has not moved yet may still do; until then it is not known, and not packed
+        problem = "frozen" if len(window) >= FROZEN_SAMPLES else "too_few"
+    is_active = problem != "idle" and not stands_still
     return {
         "gpu_util_pct": _mean(known[0]) if steady[0] and is_active else None,
         "memory_util_pct": _mean(known[1]) if steady[1] and steady[0] and is_active else None,
@@ -1062,10 +1063,10 @@ def _is_steady(values: list[float]) -> bool:
     return first is None or second is None or abs(first - second) <= STEADY_POINTS
 
 
-def _is_frozen(window: list[Sample]) -> bool:
+def _stands_still(window: list[Sample]) -> bool:
     """Whether no reading has moved. A GPU that is full all the time may well stand still, and is no small job."""
     first = window[0][1]
-    if len(window) < FROZEN_SAMPLES or any(readings != first for _, readings in window):
+    if any(readings != first for _, readings in window):
         return False
     return any(reading[1] is not None and reading[1] < 100.0 for reading in first)
 

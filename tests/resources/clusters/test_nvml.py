@@ -14,9 +14,10 @@ from lucid_pipelines.domain.cluster import Gpu, Placement
 from lucid_pipelines.domain.errors import ExternalError, InputError
 from lucid_pipelines.ports import Sight, Telemetry
 from lucid_pipelines.resources.clusters import wrapper
+from lucid_pipelines.resources.clusters.gpu_reading import GpuReading
 from lucid_pipelines.resources.clusters.local import LocalCluster, real_nodes
 from lucid_pipelines.resources.clusters.nodes import LocalNode
-from lucid_pipelines.resources.clusters.nvml import GpuReading, NvmlSource, NvmlTelemetry, cleanliness
+from lucid_pipelines.resources.clusters.nvml import NvmlSource, NvmlTelemetry, cleanliness
 from tests.support_clusters.local_harness import LocalHarness
 from tests.support_clusters.nvml_double import NvmlDouble, gpu_line
 

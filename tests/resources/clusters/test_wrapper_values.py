@@ -56,6 +56,9 @@ def test_readings_that_do_not_move_are_a_driver_that_does_not_look() -> None:
     frozen = _measured([(42.0, 17.0, 5_000.0)] * 30)
     assert [frozen[name] for name in ("gpu_util_pct", "memory_util_pct", "memory_peak_mib")] == [None] * 3
     assert frozen["unknown_because"] == "frozen"
+    young = _measured([(42.0, 17.0, 5_000.0)] * 5)
+    assert (young["gpu_util_pct"], young["memory_util_pct"]) == (None, None)
+    assert young["unknown_because"] == "too_few", "what has not moved yet is not known yet"
     moving = _measured([(42.0, 17.0 + i % 2, 5_000.0) for i in range(30)])
     assert moving["gpu_util_pct"] == 42.0 and moving["unknown_because"] is None
     full = _measured([(100.0, 80.0, 5_000.0)] * 30)
