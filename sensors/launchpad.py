@@ -6,6 +6,7 @@ from dagster import Config, OpExecutionContext, in_process_executor, job, op
 from pydantic import Field
 
 from lucid_pipelines.client import Client
+from lucid_pipelines.control import approvals
 from lucid_pipelines.control.requests import parse_request
 from lucid_pipelines.resources.lucid import LucidResource
 from lucid_pipelines.sensors.console import LOGGERS
@@ -60,10 +61,7 @@ class DecideConfig(Config):
 @op(description="Approve or reject one proposed action (restart, isolate, pack, unpack, lend), in a person's name.")
 def decide_action(context: OpExecutionContext, config: DecideConfig, lucid: LucidResource) -> None:
     """Write the decision down; whoever proposed the action carries it out."""
-    system = lucid.system
-    decided = system.store.actions.decide(
-        config.action, approve=config.approve, person=config.person, now=system.clock.now()
-    )
+    decided = approvals.decide(lucid.system, config.action, approve=config.approve, person=config.person)
     context.log.info(f"action {decided.action_id} ({decided.kind} {decided.target}) is {decided.state.value}")
     facts = {"action": decided.action_id, "kind": decided.kind, "target": decided.target, "state": decided.state.value}
     context.add_output_metadata({**facts, "person": config.person, "why": decided.why})

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
-from lucid_pipelines.cli.options import AsJson, Home, open_client
+from lucid_pipelines.cli.options import AsJson, Home, open_client, open_looking
 from lucid_pipelines.cli.output import console, one_line, print_json
 from lucid_pipelines.control.requests import current_user
 from lucid_pipelines.domain.errors import InputError, did_you_mean
@@ -34,13 +35,16 @@ def list_actions(
     home: Home = None,
 ) -> None:
     """List actions, newest first."""
+    from lucid_pipelines.control import approvals  # with the models; `lucid show` needs this file without them
+
     states = _states(state)
     with open_client(home) as client:
         found = client.system.store.actions.find(states=states, limit=limit)
+        over = {action.action_id: why for action in found if (why := approvals.why_over(client.system, action))}
     if as_json:
-        print_json([action_json(action) for action in found])
+        print_json([action_json(action) | {"over": over.get(action.action_id)} for action in found])
     elif found:
-        console.print(action_table(found))
+        console.print(action_table(found, over))
     else:
         console.print("No action was proposed.")
 
@@ -58,10 +62,12 @@ def reject(number: Number, person: Person = None, as_json: AsJson = False, home:
 
 
 def _decide(number: int, person: str | None, as_json: bool, home: Any, *, yes: bool) -> None:
-    with open_client(home) as client:
-        now = client.system.clock.now()
+    from lucid_pipelines.control import approvals
+
+    client, _ = open_looking(home)
+    with client:
         name = current_user() if person is None else person
-        action = client.system.store.actions.decide(number, approve=yes, person=name, now=now)
+        action = approvals.decide(client.system, number, approve=yes, person=name)
     if as_json:
         print_json(action_json(action))
     else:
@@ -96,8 +102,12 @@ def action_json(action: Action) -> dict[str, Any]:
     }
 
 
-def action_table(found: Sequence[Action]) -> Table:
-    """Actions as rows."""
+def action_table(found: Sequence[Action], over: Mapping[int, str] = MappingProxyType({})) -> Table:
+    """Actions as rows.
+
+    Args:
+        over: why those that nobody need decide any more have come to nothing, by number.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("ACTION", "KIND", "TARGET", "MODE", "STATE", "PERSON", "WHY"):
         table.add_column(name, overflow="fold")
@@ -107,7 +117,7 @@ def action_table(found: Sequence[Action]) -> Table:
             action.kind,
             one_line(action.target),
             action.mode.value,
-            action.state.value,
+            f"{action.state.value}, over" if action.action_id in over else action.state.value,
             one_line(action.person or "–"),
             one_line(action.why),
         )

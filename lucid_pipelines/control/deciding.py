@@ -198,7 +198,7 @@ def _place(this: _Application, job: Job, decision: Start | Pack, partner: str | 
             job.job_id,
             decision.placement,
             who=WHO,
-            why=f"{system.policy.name}: {why} on {decision.placement}",
+            why=f"{system.policy.name}: {why} on {decision.placement}{_in_spite(decision.reasons)}",
             now=this.now,
             reasons=[reason.to_json() for reason in decision.reasons],
             partner_job_id=partner,
@@ -210,6 +210,14 @@ def _place(this: _Application, job: Job, decision: Start | Pack, partner: str | 
         system.store.counters.add("placements_refused", now=this.now)
         return "refused"
     return "packed" if partner else "started"
+
+
+def _in_spite(reasons: Sequence[Reason]) -> str:
+    """Said when a job runs again where it failed: its list of nodes to avoid left it no place at all."""
+    avoid = next((reason.facts for reason in reasons if reason.rule == "avoid_nodes"), None)
+    if avoid is None or not avoid.get("gave_way"):
+        return ""
+    return f", although it was to avoid {avoid.get('nodes')}: no other node here could ever hold it"
 
 
 def _gpu_sharing(this: _Application, placement: Placement) -> str | None:

@@ -14,11 +14,11 @@ _RULE_NAMES = {
     "mode": "sharing is off now",
     "same_gpus": "it asks for another number of GPUs",
     "at_most_two": "two jobs share there already",
-    "sharing_score": "together they would be too heavy",
+    "sharing_score": "together they would be too heavy, or it is not known how heavy",
     "memory_safe": "GPU memory would not do, or is not known",
     "split_unstable": "one of them is to stay alone",
     "no_distributed": "one of them runs over several nodes",
-    "remaining_time": "their times do not fit",
+    "remaining_time": "their times do not fit, or are not known",
     "avoid_nodes": "it is kept off that node",
     "same_user": "they belong to different users",
 }
@@ -108,6 +108,13 @@ def _times(facts: Facts) -> str:
     return f"{_s(mine)} beside {_s(left)} that are left ({bounds})"
 
 
+def _avoided(facts: Facts) -> str:
+    if "gave_way" not in facts:  # a rule about a pair
+        return str(facts.get("avoid_nodes") or "it avoids none")
+    left_aside = "; left aside: no other node here could ever hold it" if facts["gave_way"] else ""
+    return f"{facts.get('nodes')}{left_aside}"
+
+
 def _proposed(facts: Facts) -> str:
     pair = f"to share the GPUs of {facts.get('partner_job_id')} (action {facts.get('action')})"
     if facts.get("mode") == "shadow":
@@ -146,7 +153,7 @@ _WORDS: dict[str, tuple[str, Callable[[Facts], str]]] = {
         lambda f: "it needs several nodes" if f.get("is_distributed") else "both must fit on one node",
     ),
     "remaining_time": ("  times fit", _times),
-    "avoid_nodes": ("  off nodes it avoids", lambda f: str(f.get("avoid_nodes") or "it avoids none")),
+    "avoid_nodes": ("  off nodes it avoids", _avoided),
     "same_user": ("  one user", lambda f: f"{f.get('user')} beside {f.get('partner_user')}"),
     "profile_smallest_first": ("place in the order", lambda f: f"{f.get('gpus')} GPU(s), fewest first"),
     "profile": ("profiling", lambda f: f"for at most {_s(f.get('window_s'))}; {f.get('waiting')} wait for it"),

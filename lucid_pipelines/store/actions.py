@@ -67,8 +67,11 @@ class Actions:
 
         return self._database.write(work)
 
-    def decide(self, action_id: int, *, approve: bool, person: str, now: datetime) -> Action:
+    def decide(self, action_id: int, *, approve: bool, person: str, now: datetime, reopen: bool = False) -> Action:
         """A named person approves or rejects a proposal. The same decision again changes nothing.
+
+        Args:
+            reopen: also decide what was only recorded in mode ``shadow``: the site asks people now.
 
         Raises:
             StateError: it is decided otherwise, executed, only shadow, or its payload's ``lapses_at`` is past.
@@ -88,15 +91,16 @@ class Actions:
                     f"the request lapsed at {lapsed_at:%Y-%m-%d %H:%M} UTC, and what it rests on may no longer hold;"
                     f" resubmit the job, or reject the request: {action_id}"
                 )
-            if row["mode"] == Mode.SHADOW:
+            if row["mode"] == Mode.SHADOW and not reopen:
                 raise StateError(
-                    f"action {action_id} is only recorded: modes.{row['kind']} was shadow when it was proposed, "
-                    "and nobody decides it; with approve, what is proposed next waits for a yes"
+                    f"action {action_id} is only recorded: modes.{row['kind']} is shadow, and nobody decides it; "
+                    "with approve, it and what is proposed next wait for a yes"
                 )
             if row["state"] != ActionState.PROPOSED:
                 by = f" by {row['person']}" if row["person"] else ""
                 raise StateError(f"only a proposed action is decided; {action_id} is {row['state']}{by}")
-            return _changed(tx, row, {"state": wanted.value, "decided_at": now, "person": person})
+            decided = {"state": wanted.value, "decided_at": now, "person": person}
+            return _changed(tx, row, decided | ({"mode": Mode.APPROVE.value} if reopen else {}))
 
         return self._database.write(work)
 
