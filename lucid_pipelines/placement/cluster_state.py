@@ -350,14 +350,11 @@ class ClusterState:
         return tuple((position, mask) for position, mask in masks.items() if mask)
 
     def _start(self, vc: _Vc, running: RunningJob, gpus: int) -> None:
-        free = vc.view.free
-        left = free.free_gpus - gpus
-        free.take(running.slots)
-        if free.free_gpus != left:
-            free.release(running.slots)
+        if gpu_count_of(running.slots) != gpus:
             raise StateError(
                 f"{running.job.job_id} needs {gpus} GPUs of {running.job.vc}'s nodes; got {running.placement}"
             )
+        vc.view.free.take(running.slots)
         self.used_gpus += gpus
         self._moved(vc, running)
 

@@ -30,8 +30,8 @@ class Policy(Protocol):
         packs: whether it lets jobs share GPUs.
         knows_profiles: whether it foretells a job's profile from its code, before it has run.
         predicts: whether it asks for predicted durations.
-        is_local: whether what it decides for a virtual cluster changes only with that virtual cluster, and at the
-            moments that ``next_pass_s`` names. It need not be asked when something happens where nobody waits.
+        needs_news: whether it only ever decides something when a job has come, changed or gone in a virtual cluster
+            in which jobs wait, or when a moment has come that ``next_pass_s`` named. A replay asks it only then.
         round_s: decisions are only taken at multiples of this; ``None`` = at any time.
         profiling: who is profiled before it enters its queue; ``None`` = nobody.
         fallbacks: how often each missing fact was replaced by the plain rule, by kind.
@@ -44,7 +44,7 @@ class Policy(Protocol):
     packs: bool
     knows_profiles: bool
     predicts: bool
-    is_local: bool
+    needs_news: bool
     round_s: float | None
     profiling: ProfilingRules | None
     fallbacks: Counter[str]

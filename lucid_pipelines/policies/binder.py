@@ -6,8 +6,8 @@ just been started in a pass is a candidate for those behind it: so two waiting j
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Container, Hashable, Iterable, Sequence
 
 from lucid_pipelines.domain.decision import Fact, Reason
 from lucid_pipelines.domain.free_gpus import Slots, gpu_count_of, lowest_bits
@@ -27,10 +27,9 @@ from lucid_pipelines.placement import (
 )
 from lucid_pipelines.policies.candidates import Candidates
 from lucid_pipelines.policies.estimates import Estimates
-from lucid_pipelines.policies.ordered_queue import Bucket, Entry
 
-_Search = tuple[int, int, float]
-"""A search that found nobody: mark of the candidates, capacity, key of the job."""
+_Search = tuple[Candidates, int, int, float]
+"""A search that found nobody: the candidates, their mark, capacity, key of the job."""
 
 PackClass = Hashable
 """Jobs of one class obey or break the same rules with the same partner, but for the remaining time."""
@@ -51,7 +50,7 @@ class Binder:
         self._open = enabled_rules(rules, without=(*checked, "avoid_nodes"))
         self._residents: dict[str, dict[str, Resident]] = {}
         self._candidates: dict[str, dict[int, Candidates]] = {}
-        self._hopeless: dict[str, dict[Bucket, _Search]] = {}
+        self._hopeless: dict[str, dict[Hashable, _Search]] = defaultdict(dict)
         self._touched: dict[str, dict[str, int]] = {}
         self._newcomers: dict[str, Newcomer] = {}
         self._unstable: dict[str, set[str]] = {}
@@ -106,7 +105,7 @@ class Binder:
         self,
         vc: VcView,
         job: QueuedJob,
-        bucket: Bucket,
+        bucket: Hashable,
         key: float,
         at: Moment,
         fresh: Sequence[Resident] = (),
@@ -122,12 +121,10 @@ class Binder:
         """
         candidates = self._of(vc.name, job.gpus)
         mark = 0
-        hopeless = self._hopeless.get(vc.name)
-        if hopeless is None:
-            hopeless = self._hopeless[vc.name] = {}
+        hopeless = self._hopeless[vc.name]
         last = hopeless.get(bucket)
-        if last is not None and last[1] == at.capacity and key >= last[2]:
-            mark = last[0]
+        if last is not None and last[2] == at.capacity and key >= last[3]:
+            mark = last[1]
             if mark == candidates.mark and not fresh:
                 return None
         newcomer = self._newcomers.get(job.job_id) or self.newcomer(vc, job)
@@ -143,24 +140,17 @@ class Binder:
                 if resident.job_id not in taken and self.is_open(newcomer, resident, at):
                     return resident
         # Whoever is ``taken`` will be no candidate any more; should that come to nothing, ``forget`` is called.
-        hopeless[bucket] = (candidates.mark, at.capacity, key)
+        hopeless[bucket] = (candidates, candidates.mark, at.capacity, key)
         return None
 
-    def hopeless(self, vc: str, buckets: Mapping[Bucket, Sequence[Entry]], at: Moment) -> list[Bucket]:
-        """The buckets for whose jobs ``find`` is known to find nobody: it did not the last time, and nothing has
-        changed since."""
-        searches = self._hopeless.get(vc)
-        if not searches:
-            return []
-        found: list[Bucket] = []
-        candidates, same_gpus = self._candidates[vc], self.rules.same_gpus
-        for bucket, entries in buckets.items():
-            last = searches.get(bucket)
-            if last is None or last[1] != at.capacity or entries[0][0][0] < last[2]:
-                continue
-            if last[0] == candidates[bucket[0] if same_gpus else 0].mark:
-                found.append(bucket)
-        return found
+    def is_hopeless(self, vc: str, bucket: Hashable, key: float, at: Moment) -> bool:
+        """Whether ``find`` is known to find nobody for a bucket, the first of which has ``key``: it did not the last
+        time, and nothing has changed since."""
+        last = self._hopeless[vc].get(bucket)
+        if last is None:
+            return False
+        candidates, mark, capacity, its_key = last
+        return candidates.mark == mark and capacity == at.capacity and key >= its_key
 
     def why_not(self, vc: VcView, job: QueuedJob, at: Moment) -> Reason:
         """Which rules keep the job from every candidate."""
@@ -206,7 +196,8 @@ class Binder:
 
     def rebuild(self, vcs: Iterable[VcView]) -> None:
         """Begin anew with the running jobs of these virtual clusters."""
-        self._residents, self._candidates, self._hopeless, self._orders = {}, {}, {}, {}
+        self._residents, self._candidates, self._orders = {}, {}, {}
+        self._hopeless.clear()
         self._unstable, self._newcomers = {}, {}
         self._touched = {vc.name: {job_id: running.job.gpus for job_id, running in vc.running.items()} for vc in vcs}
 
@@ -301,7 +292,7 @@ class Binder:
 
     def forget(self) -> None:
         """Forget who found no partner: what was decided has not happened."""
-        self._hopeless = {}
+        self._hopeless.clear()
 
     def is_open(self, job: Newcomer, resident: Resident, at: Moment) -> bool:
         """Whether the rules allow the pair, for a resident that ``may_be_joined`` has let through."""

@@ -69,7 +69,7 @@ class ElasticPolicy:
     packs: bool = False
     knows_profiles: bool = False
     predicts: bool = False
-    is_local: bool = False
+    needs_news: bool = False
     profiling: ProfilingRules | None = None
 
     def __init__(

@@ -11,7 +11,7 @@ from lucid_pipelines.policies.queue_policy import Bypass, QueuePolicy
 class Fifo(QueuePolicy):
     """Order by time of submission."""
 
-    is_local = True
+    needs_news = True
 
     def __init__(self, name: str = "fifo", *, bypass: Bypass = Bypass()) -> None:
         super().__init__(name, bypass)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import Generic
 
 from lucid_pipelines.domain.view import QUEUED, STARTED, WITHDRAWN, Change, ClusterView, QueuedJob
-from lucid_pipelines.policies.ordered_queue import Bucket, Key, OrderedQueue
+from lucid_pipelines.policies.ordered_queue import AnyBucket, Key, OrderedQueue
 
 
-class Queues:
+class Queues(Generic[AnyBucket]):
     """One ``OrderedQueue`` per virtual cluster, brought up to date by what changed since the last view.
 
     A job's key is asked for once per queueing; after a view of another state everything is asked again.
@@ -17,7 +18,7 @@ class Queues:
     def __init__(
         self,
         key: Callable[[QueuedJob], Key | None],
-        bucket: Callable[[QueuedJob], Bucket],
+        bucket: Callable[[QueuedJob], AnyBucket],
         other_change: Callable[[Change], None] | None = None,
         rebuilt: Callable[[ClusterView], None] | None = None,
         entered: Callable[[QueuedJob, Key], None] | None = None,
@@ -34,7 +35,7 @@ class Queues:
         self._bucket = bucket
         self._other_change = other_change
         self._rebuilt = rebuilt
-        self._queues: dict[str, OrderedQueue] = {}
+        self._queues: dict[str, OrderedQueue[AnyBucket]] = {}
         self.busy: dict[str, None] = {}
         """Virtual clusters in which jobs wait, as of the last view; in the order in which they became busy."""
         self._state_id: object = None
@@ -81,7 +82,7 @@ class Queues:
         """Whether the last ``follow`` saw nothing in a virtual cluster but jobs that entered its queue."""
         return self._dirty.get(vc) is False
 
-    def of(self, vc: str) -> OrderedQueue:
+    def of(self, vc: str) -> OrderedQueue[AnyBucket]:
         queue = self._queues.get(vc)
         if queue is None:
             queue = self._queues[vc] = OrderedQueue()

@@ -65,7 +65,7 @@ class Horus(Fifo):
 
     packs = True
     knows_profiles = True
-    is_local = False
+    needs_news = False
 
     def __init__(self, name: str = "horus", *, cost: CostRules = CostRules(), bypass: Bypass = Bypass()) -> None:
         super().__init__(name, bypass=bypass)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass
-from typing import cast
 
 from lucid_pipelines.domain.decision import Decision, LendNodes, Pack, Reason, Stop, StopCause
 from lucid_pipelines.domain.free_gpus import Slots
@@ -35,15 +34,12 @@ from lucid_pipelines.placement import (
 from lucid_pipelines.policies.base import Estimator
 from lucid_pipelines.policies.binder import Binder
 from lucid_pipelines.policies.estimates import Estimates
-from lucid_pipelines.policies.ordered_queue import Entry, Key
+from lucid_pipelines.policies.ordered_queue import Key
 from lucid_pipelines.policies.pair_queue import PairQueue
 from lucid_pipelines.policies.profiler import Profiler
 from lucid_pipelines.policies.profiling_rules import ProfilingRules
-from lucid_pipelines.policies.queue_policy import Bypass, Pass, QueuePolicy
+from lucid_pipelines.policies.queue_policy import Bucket, Bypass, Pass, QueuePolicy
 
-Demand = tuple[Hashable, ...]
-ShareBucket = tuple[int, *tuple[Hashable, ...]]
-"""A job's demand and, last, its pack class (``None`` = it never shares); under ``share_first``."""
 _OFF = SharingMode.OFF
 
 
@@ -128,9 +124,9 @@ class Lucid(QueuePolicy):
         }
         return Reason("predicted_gpu_time", facts)
 
-    def bucket(self, job: QueuedJob) -> tuple[object, ...]:
+    def bucket(self, job: QueuedJob) -> Bucket:
         if self.packs and self._order.share_first:
-            return (*demand_of(job), self._binder.pack_class(job))
+            return (*demand_of(job), self._binder.pack_class(job))  # no pack class: it never shares
         return demand_of(job)
 
     def entered(self, job: QueuedJob, key: Key) -> None:
@@ -332,18 +328,19 @@ class Lucid(QueuePolicy):
                 return True
         return False
 
-    def _find_asleep(self, this: Pass) -> tuple[set[Demand], set[ShareBucket]]:
+    def _find_asleep(self, this: Pass) -> tuple[set[Bucket], set[Bucket]]:
         """Demands for which nothing is free, and buckets of such a demand that will find no partner either, unless
         a job that this pass starts lets them."""
-        buckets = cast("dict[ShareBucket, list[Entry]]", this.queue.buckets)
-        hopeless = set(self._binder.hopeless(this.vc.name, this.queue.buckets, self._at))
-        is_full: dict[Demand, bool] = {}
-        asleep: set[ShareBucket] = set()
-        for bucket, entries in buckets.items():
-            demand = bucket[:-1]
-            if demand not in is_full:
-                is_full[demand] = this.find_place(this.vc.queued[entries[0][2]]) is None
-            if is_full[demand] and (bucket[-1] is None or bucket in hopeless):
+        vc, at, is_hopeless = this.vc.name, self._at, self._binder.is_hopeless
+        is_full: dict[Bucket, bool] = {}
+        asleep: set[Bucket] = set()
+        for bucket, entries in this.queue.buckets.items():
+            demand, pack_class = bucket[:-1], bucket[-1]
+            key, _, job_id = entries[0]
+            full = is_full.get(demand)
+            if full is None:
+                full = is_full[demand] = this.find_place(this.vc.queued[job_id]) is None
+            if full and (pack_class is None or is_hopeless(vc, bucket, key[0], at)):
                 asleep.add(bucket)
         return {demand for demand, full in is_full.items() if full}, asleep
 
@@ -358,7 +355,7 @@ class Lucid(QueuePolicy):
             self._sharing.add(resident, slots)
         return can_be_joined
 
-    def _pack(self, this: Pass, job: QueuedJob, bucket: object, key: float) -> bool:
+    def _pack(self, this: Pass, job: QueuedJob, bucket: Hashable, key: float) -> bool:
         sharing = self._sharing
         partner = self._binder.find(this.vc, job, bucket, key, self._at, sharing.fresh.get(job.gpus, ()), sharing.taken)
         if partner is None:

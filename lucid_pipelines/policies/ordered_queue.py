@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, insort
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Hashable, Iterable, Iterator
 from itertools import chain
-from typing import Any
+from typing import Generic, TypeVar
 
 Key = tuple[float, ...]
 Entry = tuple[Key, int, str]
 """Priority (small first), sequence number, job id."""
-Bucket = Any
-"""What names a bucket: hashable; whatever the policy that made it takes (a number of GPUs, say)."""
+AnyBucket = TypeVar("AnyBucket", bound=Hashable)
+"""What names a bucket: a number of GPUs, say, or a demand with its GPU type."""
 
 
-class OrderedQueue:
+class OrderedQueue(Generic[AnyBucket]):
     """Entries in ascending order, in buckets."""
 
     __slots__ = ("_entries", "buckets")
 
     def __init__(self) -> None:
-        self.buckets: dict[Bucket, list[Entry]] = {}
-        self._entries: dict[str, tuple[Bucket, Entry]] = {}
+        self.buckets: dict[AnyBucket, list[Entry]] = {}
+        self._entries: dict[str, tuple[AnyBucket, Entry]] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -34,7 +34,7 @@ class OrderedQueue:
     def __contains__(self, job_id: str) -> bool:
         return job_id in self._entries
 
-    def add(self, job_id: str, key: Key, sequence: int, bucket: Bucket) -> None:
+    def add(self, job_id: str, key: Key, sequence: int, bucket: AnyBucket) -> None:
         entry = (key, sequence, job_id)
         self._entries[job_id] = (bucket, entry)
         entries = self.buckets.get(bucket)
@@ -55,7 +55,7 @@ class OrderedQueue:
             del self.buckets[bucket]
         return True
 
-    def bucket(self, job_id: str) -> Bucket | None:
+    def bucket(self, job_id: str) -> AnyBucket | None:
         """Where the job is; ``None`` when it is not in the queue."""
         found = self._entries.get(job_id)
         return None if found is None else found[0]
@@ -75,7 +75,7 @@ class OrderedQueue:
         """The entry that comes before all others."""
         return min([entries[0] for entries in self.buckets.values()], default=None)
 
-    def walk(self, leave_out: Container[Bucket] = ()) -> Walk:
+    def walk(self, leave_out: Container[AnyBucket] = ()) -> Walk[AnyBucket]:
         """A walk over the queue, but for the buckets to ``leave_out``."""
         return Walk(self.buckets, leave_out)
 
@@ -84,7 +84,7 @@ class OrderedQueue:
         return (entry[2] for entry in (heapq.merge(*buckets) if len(buckets) > 1 else chain(*buckets)))
 
 
-class Walk:
+class Walk(Generic[AnyBucket]):
     """One pass over a queue in order, from which whole buckets can be dropped.
 
     The queue must not change during the walk.
@@ -92,14 +92,14 @@ class Walk:
 
     __slots__ = ("_heap",)
 
-    def __init__(self, buckets: dict[Bucket, list[Entry]], leave_out: Container[Bucket] = ()) -> None:
-        self._heap: list[tuple[Entry, int, list[Entry], Bucket]] = [
+    def __init__(self, buckets: dict[AnyBucket, list[Entry]], leave_out: Container[AnyBucket] = ()) -> None:
+        self._heap: list[tuple[Entry, int, list[Entry], AnyBucket]] = [
             (entries[0], 0, entries, bucket) for bucket, entries in buckets.items() if bucket not in leave_out
         ]
         if len(self._heap) > 1:
             heapq.heapify(self._heap)
 
-    def peek(self) -> tuple[Entry, Bucket] | None:
+    def peek(self) -> tuple[Entry, AnyBucket] | None:
         """The next entry and its bucket; ``None`` at the end."""
         if not self._heap:
             return None
@@ -114,7 +114,7 @@ class Walk:
         else:
             heapq.heappop(self._heap)
 
-    def add_behind(self, queue: OrderedQueue, buckets: Iterable[Bucket]) -> None:
+    def add_behind(self, queue: OrderedQueue[AnyBucket], buckets: Iterable[AnyBucket]) -> None:
         """Add buckets that were left out, if their first entry comes behind the one that ``peek`` shows."""
         here = self._heap[0][0]
         for bucket in buckets:

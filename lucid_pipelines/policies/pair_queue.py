@@ -23,7 +23,7 @@ class PairQueue:
     __slots__ = ("_awake", "_by_gpus", "_queue")
 
     def __init__(self) -> None:
-        self._queue = OrderedQueue()
+        self._queue: OrderedQueue[Bucket] = OrderedQueue()
         self._awake: set[Bucket] = set()
         self._by_gpus: dict[int, dict[Bucket, Newcomer]] = {}
 
@@ -41,10 +41,10 @@ class PairQueue:
             return
         self._queue.discard(job_id)
         if bucket in self._queue.buckets:
-            self._awake.add(bucket)  # pyright: ignore[reportArgumentType]  (buckets of this queue)
+            self._awake.add(bucket)
         else:
-            self._awake.discard(bucket)  # pyright: ignore[reportArgumentType]
-            del self._by_gpus[bucket[0]][bucket]  # pyright: ignore[reportIndexIssue, reportArgumentType]
+            self._awake.discard(bucket)
+            del self._by_gpus[bucket[0]][bucket]
 
     def wake(self) -> None:
         """Look again at every job."""
@@ -68,7 +68,7 @@ class PairWalk:
 
     __slots__ = ("_awake", "_heap")
 
-    def __init__(self, buckets: dict[Hashable, list[Entry]], awake: set[Bucket]) -> None:
+    def __init__(self, buckets: dict[Bucket, list[Entry]], awake: set[Bucket]) -> None:
         self._awake = awake
         self._heap: list[tuple[Entry, int, list[Entry], Bucket]] = [
             (buckets[bucket][0], 0, buckets[bucket], bucket) for bucket in awake

@@ -29,7 +29,7 @@ class PreemptivePolicy:
     packs: bool = False
     knows_profiles: bool = False
     predicts: bool = False
-    is_local: bool = True
+    needs_news: bool = True
     round_s: float | None = None
     profiling: ProfilingRules | None = None
 
@@ -130,7 +130,7 @@ class PreemptivePolicy:
         self.has_stopped = self.has_stopped or bool(stopped_ids)
         return len(stopped_ids)
 
-    def _can_select(self, queue: OrderedQueue, running: RunningOrder, quota: int, shift: float) -> bool:
+    def _can_select(self, queue: OrderedQueue[int], running: RunningOrder, quota: int, shift: float) -> bool:
         """Whether any waiting job would be selected; spares the merge in most passes.
 
         Running jobs before the first selected waiting one all keep their GPUs. So a waiting job can be the
@@ -149,7 +149,7 @@ class PreemptivePolicy:
         return False
 
     def _select(
-        self, vc: VcView, queue: OrderedQueue, running: RunningOrder, shift: float
+        self, vc: VcView, queue: OrderedQueue[int], running: RunningOrder, shift: float
     ) -> tuple[list[QueuedJob], list[str]]:
         """Waiting jobs that should run and running jobs that should not, each in order.
 

@@ -17,7 +17,7 @@ class Qssf(QueuePolicy):
     """Order by predicted GPU-time."""
 
     predicts = True
-    is_local = True
+    needs_news = True
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -19,6 +19,8 @@ from lucid_pipelines.policies.holds import holds
 from lucid_pipelines.policies.ordered_queue import Entry, Key, OrderedQueue
 from lucid_pipelines.policies.profiling_rules import ProfilingRules
 
+Bucket = tuple[Hashable, ...]
+"""Jobs of one bucket are placed alike; the first two items are GPUs and GPU type."""
 _Hook = TypeVar("_Hook", bound=Callable[..., None])
 
 
@@ -59,7 +61,7 @@ class Pass:
     __slots__ = ("_free", "_taken", "arrivals", "blocker", "decisions", "free_gpus", "queue", "started", "vc", "view")
 
     def __init__(
-        self, view: ClusterView, vc: VcView, queue: OrderedQueue, decisions: list[Decision], *, ages: bool
+        self, view: ClusterView, vc: VcView, queue: OrderedQueue[Bucket], decisions: list[Decision], *, ages: bool
     ) -> None:
         self.view = view
         self.vc = vc
@@ -125,7 +127,7 @@ class QueuePolicy:
     packs: bool = False
     knows_profiles: bool = False
     predicts: bool = False
-    is_local: bool = False
+    needs_news: bool = False
     round_s: float | None = None
     profiling: ProfilingRules | None = None
 
@@ -175,7 +177,7 @@ class QueuePolicy:
         """How the key came about."""
         raise NotImplementedError
 
-    def bucket(self, job: QueuedJob) -> tuple[object, ...]:
+    def bucket(self, job: QueuedJob) -> Bucket:
         """Jobs that are placed alike; the first two items are GPUs and GPU type."""
         return demand_of(job)
 
@@ -208,7 +210,7 @@ class QueuePolicy:
         """The virtual clusters in which something may be decided now."""
         return self.queues.follow(view)
 
-    def _still_blocked(self, view: ClusterView, vc: str, queue: OrderedQueue) -> bool:
+    def _still_blocked(self, view: ClusterView, vc: str, queue: OrderedQueue[Bucket]) -> bool:
         """Whether the job that ended the last pass is still the first, and nothing has happened but arrivals."""
         blocking = self._blocking.pop(vc)
         if view.holds or not self.queues.has_only_arrivals(vc) or queue.first() != blocking:

@@ -14,7 +14,7 @@ from lucid_pipelines.policies.queue_policy import Bypass, QueuePolicy
 class Sjf(QueuePolicy):
     """Order by true duration."""
 
-    is_local = True
+    needs_news = True
 
     def __init__(self, name: str = "sjf", *, bypass: Bypass = Bypass()) -> None:
         super().__init__(name, bypass)

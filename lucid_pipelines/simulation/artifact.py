@@ -85,7 +85,7 @@ def replay_artifact(given: ReplayInput, options: ReplayOptions, setup: ArtifactS
         main_given = ReplayInput(kept, _main_nodes(given.nodes, setup), given.quarantined)
         policy = _LendingLucid(setup.lender, changes)
         main = replay(main_given, policy, _main_options(options, setup))
-    return _merge(given, profiled, main, done)
+    return _merge(given, profiled, main)
 
 
 def _main_options(options: ReplayOptions, setup: ArtifactSetup) -> ReplayOptions:
@@ -205,7 +205,7 @@ class _ArtifactProfiler(QueuePolicy):
 class _LendingLucid(Lucid):
     """Lucid with the artifact's settings; a virtual cluster loses and gains nodes at given times."""
 
-    is_local = True  # what a partner has done is not credited to it, so that time alone opens no pair
+    needs_news = True  # what a partner has done is not credited to it, so that time alone opens no pair
 
     def __init__(self, lender: str, changes: Sequence[Change]) -> None:
         built = policies.get("lucid:artifact")
@@ -256,25 +256,21 @@ class _LendingLucid(Lucid):
         return due_s if due_s < math.inf else None
 
 
-def _merge(given: ReplayInput, profiled: Replay, main: Replay | None, done: set[str]) -> Replay:
+def _merge(given: ReplayInput, profiled: Replay, main: Replay | None) -> Replay:
     """One row per job of ``given``. A job that went on has the times of its virtual cluster, and its queue time is
     that of the profiler plus that of its virtual cluster, although the two overlap."""
-    profiler_row = {job.job_id: i for i, job in enumerate(profiled.input.jobs)}
-    main_row = {job.job_id: i for i, job in enumerate(main.input.jobs)} if main is not None else {}
-    count = len(given.jobs)
-    start_s, end_s, queue_s, held_s = (np.full(count, np.nan) for _ in range(4))
-    attempts = np.zeros(count, np.int32)
-    for i, job in enumerate(given.jobs):
-        source, row = (profiled, profiler_row) if job.job_id in done else (main, main_row)
-        assert source is not None
-        j = row[job.job_id]
-        start_s[i], end_s[i] = source.start_s[j], source.end_s[j]
-        queue_s[i], held_s[i] = source.queue_s[j], source.held_s[j]
-        attempts[i] = source.attempt_count[j]
-        if job.job_id not in done and job.job_id in profiler_row:
-            queue_s[i] += profiled.queue_s[profiler_row[job.job_id]]
-    base = main or profiled
     to_given = {job.job_id: i for i, job in enumerate(given.jobs)}
+    start_s, end_s, queue_s, held_s = np.full((4, len(given.jobs)), np.nan)
+    attempts = np.zeros(len(given.jobs), np.int32)
+    profiler_queue_s = np.zeros(len(given.jobs))
+    for source in (profiled, main):  # what the virtual clusters say of a job counts
+        if source is not None:
+            rows = [to_given[job.job_id] for job in source.input.jobs]
+            start_s[rows], end_s[rows] = source.start_s, source.end_s
+            queue_s[rows], held_s[rows] = source.queue_s + profiler_queue_s[rows], source.held_s
+            attempts[rows] = source.attempt_count
+            profiler_queue_s[rows] = source.queue_s
+    base = main or profiled
     index = np.array([to_given[job.job_id] for job in base.input.jobs])
     return replace(
         base,

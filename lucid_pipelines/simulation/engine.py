@@ -79,7 +79,7 @@ def _run(
     next_arrival, arrival_count = 0, len(arrivals)
     arrival_s = arrivals[0].submit_s if arrivals else math.inf
     wake_s = math.inf
-    round_s, is_local = policy.round_s, policy.is_local
+    round_s, needs_news = policy.round_s, policy.needs_news
     used_gpus = -1
     view = state.view(0.0, forecast=options.forecast, explain=False)
     while True:
@@ -102,14 +102,15 @@ def _run(
             world.arrive(next_arrival, arrivals[next_arrival])
             next_arrival += 1
             arrival_s = arrivals[next_arrival].submit_s if next_arrival < arrival_count else math.inf
+        # Where nobody waits, only what the policy asked to be woken for, or an unstable pair, is to be decided.
+        has_work = state.has_news if needs_news else state.waiting_count > 0
         if round_s is not None and now_s % round_s:
             # Between its rounds the policy decides nothing.
             if wake_s <= now_s:
                 wake_s = math.inf
-            if state.has_news if is_local else state.waiting_count:
+            if has_work:
                 wake_s = min(wake_s, (now_s // round_s + 1) * round_s)
-        # Where nobody waits, only what the policy asked to be woken for, or an unstable pair, is to be decided.
-        elif (state.has_news if is_local else state.waiting_count) or state.has_unstable or wake_s <= now_s:
+        elif has_work or state.has_unstable or wake_s <= now_s:
             next_s = _pass(policy, state, view, world, recorder, now_s)
             wake_s = math.inf if next_s is None else next_s
         if state.used_gpus != used_gpus:

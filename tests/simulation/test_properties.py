@@ -87,16 +87,16 @@ def test_packed_lucid_only_stops_jobs_whose_pair_was_unstable(jobs: list[TraceJo
     assert set(result.attempt_end.tolist()) <= {AttemptEnd.DONE, AttemptEnd.PROFILED}
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if policies.get(name).is_local])
+@pytest.mark.parametrize("name", [name for name in NAMES if policies.get(name).needs_news])
 @SETTINGS
 @given(traces(), CLUSTERS)
-def test_a_local_policy_decides_the_same_if_it_is_asked_at_every_event(
+def test_a_policy_that_needs_news_decides_the_same_if_it_is_asked_at_every_event(
     name: str, jobs: list[TraceJob], cluster: ClusterSpec
 ) -> None:
     found = given_input(jobs, cluster)
     seldom = replay(found, policies.get(name), options())
     asked = policies.get(name)
-    asked.is_local = False
+    asked.needs_news = False
     often = replay(found, asked, options())
     assert seldom.passes <= often.passes
     for column in ("attempt_job", "attempt_start_s", "attempt_end_s", "end_s", "queue_s"):
@@ -111,7 +111,7 @@ class FreshEveryTime:
         self.name, self.preempts, self.ages = kept.name, kept.preempts, kept.ages
         self.packs, self.predicts, self.profiling = kept.packs, kept.predicts, kept.profiling
         self.round_s, self.knows_profiles, self.resizes = kept.round_s, kept.knows_profiles, kept.resizes
-        self.is_local = False  # to be asked at every event, which shows that a local policy need not be
+        self.needs_news = False  # to be asked at every event, which shows that a policy that needs news need not be
         self.fallbacks: Counter[str] = Counter()
 
     def decide(self, view: ClusterView) -> list[Decision]:
