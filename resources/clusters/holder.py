@@ -146,8 +146,11 @@ class Holder:
 
 def main(argv: list[str]) -> int:
     """See the module's docstring."""
-    if sys.version_info < (3, 9) or len(argv) != 3:
-        sys.stderr.write("holder: needs Python 3.9 or newer; usage: holder.py WRAPPER SPEC.json\n")
+    if sys.version_info < (3, 9):  # noqa: UP036 - nodes have Pythons of their own
+        sys.stderr.write("holder: it needs Python 3.9 or newer; this is " + sys.version + "\n")
+        return 1
+    if len(argv) != 3:
+        sys.stderr.write("holder: usage: holder.py WRAPPER SPEC.json\n")
         return 1
     return Holder(argv[1], argv[2]).run()
 

@@ -6,8 +6,9 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from tests.support_ssh.machines import Machines, can_make_namespaces
 from tests.support_ssh.ssh_harness import SshHarness
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.ssh]
+RUN_ONCE = 'echo run >> "$LUCID_OUTPUT_DIR/runs"'
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +42,10 @@ def node_of(cluster: SshCluster, name: str = "node-1") -> Node:
     return next(node for node in cluster.inventory().nodes if node.name == name)
 
 
-def with_options(harness: SshHarness, **changes: object) -> SshCluster:
-    """A cluster with its own connections."""
+def with_options(harness: SshHarness, cluster: Mapping[str, object] | None = None, /, **changes: object) -> SshCluster:
+    """A cluster with its own connections; ``cluster`` changes what is not the connections'."""
     ssh = replace(harness.options_for_ssh(), **changes)  # pyright: ignore[reportArgumentType]
-    before, harness.changes = harness.changes, {**harness.changes, "ssh": ssh}
+    before, harness.changes = harness.changes, {**harness.changes, **(cluster or {}), "ssh": ssh}
     try:
         return harness.reopen()
     finally:
@@ -82,6 +84,77 @@ def test_a_node_whose_cable_is_out_keeps_its_jobs_and_gets_no_more(harness: SshH
     record = cluster.poll([ends_meanwhile])[ends_meanwhile].exit
     assert record is not None and record.exit_code == 4, "it ended while nobody looked"
     cluster.stop(running, 0.0, "test")
+
+
+def test_a_minute_without_network_loses_nothing(harness: SshHarness, machines: Machines) -> None:
+    if machines[0].link is None:
+        pytest.skip("needs network namespaces: root with CAP_NET_ADMIN, and iproute2")
+    cluster = with_options(harness, {"unreachable_grace_s": 20.0}, connect_timeout_s=1.0, call_timeout_s=3.0)
+
+    def begun(script: str, **changes: object) -> str:
+        request = harness.shell(f"{RUN_ONCE}; {script}", **changes)
+        cluster.launch(request)
+        return request.attempt_id
+
+    counts = begun("i=0; while test $i -lt 700; do echo line $i; i=$((i+1)); sleep 0.1; done; exit 5")
+    lasts = begun("sleep 600")
+    ends = {
+        begun("sleep 8; exit 4"): (4, None),
+        begun("sleep 25; echo the end; exit 0"): (0, None),
+        begun("sleep 40; kill -9 $$"): (None, 9),
+    }
+    elsewhere = begun("sleep 600", placement=Placement.of({"node-2": [1]}))
+    there = [counts, lasts, *ends]
+    harness.wait(lambda: b"line 3" in cluster.read_log(counts, 0, 4096).data, "it prints")
+    before = cluster.read_log(counts, 0, 1 << 20)
+    seen_at = node_of(cluster).observed_at
+    assert seen_at is not None
+    machines.cut(machines[0])
+    cut_at = time.monotonic()
+    never_sent = harness.shell(f"{RUN_ONCE}; exit 6")
+    said: list[str] = []
+    try:
+        while time.monotonic() - cut_at < 60.0:
+            seen = cluster.poll([*there, elsewhere])
+            assert {seen[one].sight for one in there} <= {Sight.UNOBSERVED, Sight.RUNNING}
+            assert all(seen[one].exit is None for one in there)
+            assert seen[elsewhere].sight is Sight.RUNNING
+            node = node_of(cluster)
+            if node.condition is NodeCondition.UNOBSERVED:
+                assert node.usable_gpus == ()
+                assert node.observed_at is not None and node.observed_at <= datetime.now(UTC)
+                assert {seen[one].sight for one in there} == {Sight.UNOBSERVED} or not said
+                said.append(str(node.detail))
+                for refused in (never_sent, harness.requests[lasts]):
+                    with pytest.raises(UnreachableError):
+                        cluster.launch(refused)
+            time.sleep(1.0)
+        assert "silent for" in said[0] and "longer than" not in said[0]
+        assert "longer than the 20 s that are allowed" in said[-1], "it is reported once its grace is over"
+        silent = node_of(cluster)
+        assert silent.observed_at is not None
+        assert (datetime.now(UTC) - silent.observed_at).total_seconds() > 45.0, "as of when it was seen last"
+        with pytest.raises(ExternalError):
+            cluster.fence(lasts)
+    finally:
+        machines.mend(machines[0])
+    harness.wait(lambda: cluster.poll([lasts])[lasts].sight is Sight.RUNNING, "it is seen again")
+    assert node_of(cluster).condition is NodeCondition.READY
+    for attempt, (code, signal) in ends.items():
+        record = cluster.poll([attempt])[attempt].exit
+        assert record is not None and (record.exit_code, record.signal, record.reason) == (code, signal, "exited")
+    cluster.launch(never_sent)
+    harness.wait(lambda: cluster.poll([counts])[counts].sight is Sight.EXITED, "it counts to its end")
+    record = cluster.poll([counts])[counts].exit
+    assert record is not None and record.exit_code == 5
+    rest = cluster.read_log(counts, before.next_offset, 1 << 20).data
+    assert (before.data + rest).decode().splitlines() == [f"line {number}" for number in range(700)]
+    assert cluster.launch(harness.requests[lasts]).already
+    harness.wait(lambda: cluster.poll([never_sent.attempt_id])[never_sent.attempt_id].sight is Sight.EXITED, "it runs")
+    for attempt in (*there, elsewhere, never_sent.attempt_id):
+        assert harness.output(attempt, "runs") == b"run\n", "started once"
+    for attempt in (lasts, elsewhere):
+        cluster.fence(attempt)
 
 
 def test_a_dead_connection_is_replaced_without_anybody_noticing(harness: SshHarness, machines: Machines) -> None:
