@@ -7,10 +7,11 @@ that end in the same second. ``--data`` is the shared data folder (default: ``LU
 ``oracle/lucid_artifact_small`` and ``lucid``. With ``--artifact``, the ``simulation`` folder of a checkout of the
 published artifact, its own simulator runs the same input in a copy: then the ratio of processor times is claimed, too.
 
-Both sides are measured alike: twice in turn, first the artifact and then ``--repeats`` replays of ours; the medians are
-compared, and the spread is told. Python's collector is off on both sides, as it is in every replay. Reading files
-counts on neither side. Both are warm: the artifact is charged without the start of Python and the libraries, and the
-first replay, which fills caches that its runs of many seconds do not notice, is not counted on ours.
+Both sides are measured twice in turn, first the artifact and then ``--repeats`` replays of ours; the medians are
+compared, and the spread is told. Each runs as its users run it: the artifact with Python's collector on, a replay of
+ours with it off. Reading files counts on neither side. Both are warm: the artifact is charged without the start of
+Python and the libraries, and the first replay, which fills caches that its runs of many seconds do not notice, is not
+counted on ours.
 """
 
 from __future__ import annotations
@@ -240,10 +241,11 @@ def _artifact_cpu_s(simulation: Path, folder: Path, scheduler: str) -> float:
         (dialogs / "messagebox.py").write_text("NO = None\n")
         environment = {**os.environ, "PYTHONPATH": str(dialogs.parent), "TZ": "UTC"}
         begin = _children_s()
-        _run(_START_AND_READ, (), copy, environment)
+        _run(("-c", _START_AND_READ), copy, environment)
         starting_s = _children_s() - begin
         begin = _children_s()
-        _run(_SIMULATE, ("-e=Venus_Sept", "-t=./data/Venus", f"--scheduler={scheduler}"), copy, environment)
+        command = ("simulator.py", "-e=Venus_Sept", "-t=./data/Venus", f"--scheduler={scheduler}")
+        _run(command, copy, environment)
         return _children_s() - begin - starting_s
 
 
@@ -253,16 +255,10 @@ for name in ("data/Venus", "estimator/lgb", "estimator/ebm", "predictor"):
     for path in glob.glob(name + "/Venus*.csv") + glob.glob(name + "/cluster_full_log.csv"):
         pandas.read_csv(path)
 """
-_SIMULATE = """
-import gc, runpy
-gc.disable()
-runpy.run_path("simulator.py", run_name="__main__")
-"""
 
 
-def _run(program: str, arguments: tuple[str, ...], folder: Path, environment: dict[str, str]) -> None:
-    command = [sys.executable, "-c", program, *arguments]
-    subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
+def _run(arguments: tuple[str, ...], folder: Path, environment: dict[str, str]) -> None:
+    subprocess.run([sys.executable, *arguments], cwd=folder, env=environment, check=True, capture_output=True)
 
 
 def _children_s() -> float:

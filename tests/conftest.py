@@ -6,8 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 _SLOW = ("slow", "service", "long")
+
+# A busy machine is no fault of the code: an example may take as long as it takes.
+settings.register_profile("lucid", deadline=None)
+settings.load_profile("lucid")
 
 
 @pytest.fixture(scope="session")

@@ -380,7 +380,7 @@ answers = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(answer=answers)
 def test_no_answer_breaks_the_loop_or_brings_a_number_from_nowhere(tmp_path: Path, answer: dict[str, Any]) -> None:
     static_numbers = {"48", "7000", "0.0003", "12"}

@@ -203,7 +203,7 @@ EXPRESSIONS = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(text=EXPRESSIONS)
 def test_arithmetic_is_python_s_or_unknown(text: str) -> None:
     found = run(f"x = {text}\n")["x"]

@@ -257,7 +257,7 @@ def test_names_that_look_like_something_else(index: HistoryIndex) -> None:
     assert index.remove(names) == len(names)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10_000), k=st.integers(1, 12), share=st.floats(0, 1), data=st.data())
 def test_the_answer_is_that_of_looking_at_everything(
     make: Maker, seed: int, k: int, share: float, data: st.DataObject

@@ -309,7 +309,7 @@ def test_a_notebook_with_large_outputs(tmp_path: Path) -> None:
     assert found.value(FieldName.BATCH_SIZE) == 32
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(text=st.text(max_size=300))
 def test_any_text_as_yaml_json_or_python_is_survived(text: str) -> None:
     for parser in (lambda: parse_yaml(text, "f"), lambda: parse_json(text, "f")):
@@ -318,9 +318,7 @@ def test_any_text_as_yaml_json_or_python_is_survived(text: str) -> None:
     parse(text)
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(
     words=st.lists(
         st.text(alphabet=st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=30), max_size=8

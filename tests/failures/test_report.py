@@ -109,7 +109,7 @@ def test_the_headline_is_one_line(tmp_path: Path) -> None:
     )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(max_size=200))
 def test_any_text_gives_a_page(text: str, tmp_path: Path) -> None:
     path = tmp_path / "any.log"

@@ -131,7 +131,7 @@ def test_backward_reading_is_forward_reading_reversed(data: bytes, block: int) -
     assert backward == expected[::-1]
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.binary(min_size=1, max_size=300), st.lists(st.integers(1, 60), min_size=1, max_size=8))
 def test_growth_in_any_steps_gives_the_same_lines(data: bytes, steps: list[int]) -> None:
     import tempfile

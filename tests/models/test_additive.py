@@ -101,7 +101,7 @@ def test_contributions_and_intercept_sum_to_the_prediction(machine: Any) -> None
     cuts=st.lists(st.floats(allow_nan=False, allow_infinity=False, width=64), max_size=40, unique=True).map(sorted),
     values=st.lists(st.floats(allow_nan=True, allow_infinity=True, width=64), min_size=1, max_size=40),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_bins_are_those_of_a_binary_search(cuts: list[float], values: list[float]) -> None:
     edges = np.unique(np.array(cuts, dtype=np.float64))
     with np.errstate(over="ignore"):

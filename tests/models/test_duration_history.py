@@ -78,7 +78,7 @@ def test_a_name_that_others_run_helps_a_stranger() -> None:
 
 
 @given(seed=st.integers(0, 50), cut=st.integers(20, 70))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_the_future_changes_nothing(seed: int, cut: int) -> None:
     """Poison every attempt that had not ended when a job was submitted: its features stay."""
     rows = habits(80, seed=seed, days=2.0)

@@ -35,7 +35,7 @@ def pooled(values: list[float], weights: list[float]) -> list[float]:
 
 
 @given(st.lists(st.tuples(st.floats(-5, 5), st.floats(0.1, 100)), min_size=2, max_size=30))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_it_is_the_weighted_isotonic_fit(items: list[tuple[float, float]]) -> None:
     scores, weights = [s for s, _ in items], [w for _, w in items]
     model = model_of([*scores, 9.0], [*weights, 1.0])

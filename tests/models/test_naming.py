@@ -27,13 +27,13 @@ def by_table(first: str, second: str) -> int:
 
 
 @given(TEXT, st.lists(TEXT, min_size=1, max_size=12))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_distances_are_those_of_the_dynamic_programme(pattern: str, texts: list[str]) -> None:
     assert Texts(texts).distances(pattern).tolist() == [by_table(pattern, text) for text in texts]
 
 
 @given(TEXT, st.lists(TEXT, min_size=1, max_size=12), st.integers(0, 9))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_the_near_ones_are_all_that_are_near(pattern: str, texts: list[str], most: int) -> None:
     rows, edits = Texts(texts).near(pattern, np.full(len(texts), float(most)))
     near = {i: by_table(pattern, text) for i, text in enumerate(texts) if by_table(pattern, text) <= most}
@@ -58,7 +58,7 @@ def test_stems_drop_what_changes_from_run_to_run() -> None:
 
 
 @given(st.text(max_size=200))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_stem_of_a_stem_is_itself(name: str) -> None:
     assert stem(stem(name)) == stem(name)
 
@@ -86,7 +86,7 @@ def test_names_of_one_kind_share_a_bucket_and_others_do_not() -> None:
 
 
 @given(st.lists(st.text(st.sampled_from("abc_"), max_size=12), max_size=40))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_all_at_once_is_as_consistent_as_one_by_one(names: list[str]) -> None:
     together = NameBuckets(["aaaa_bbbb", "cccc"])
     found = together.bucket_many(names)

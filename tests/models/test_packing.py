@@ -69,7 +69,7 @@ def test_thresholds_can_change_without_training(model: PackingModel) -> None:
     util=st.floats(0, 100), memory=st.floats(0, 100), footprint=st.floats(0, 24_000),
     more=st.tuples(st.floats(0, 50), st.floats(0, 50), st.floats(0, 9_000)), amp=st.sampled_from([True, False, None]),
 )  # fmt: skip
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_heavier_profile_never_gets_a_lighter_score(
     util: float, memory: float, footprint: float, more: tuple[float, float, float], amp: bool | None
 ) -> None:

@@ -154,7 +154,7 @@ def test_a_constant_number_of_gpus_is_learned_all_the_same() -> None:
         max_size=40,
     )
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_every_submission_is_counted_or_named(items: list[tuple[int, int]]) -> None:
     until = START + timedelta(seconds=9_000)
     series = count_submissions(

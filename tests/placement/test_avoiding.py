@@ -38,7 +38,7 @@ def test_a_list_keeps_a_job_off_and_gives_way_only_when_it_leaves_no_place() -> 
     assert find_place(free, waiting("x", 2, avoid_nodes=("gone",))) == ((0, 0b11),)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.integers(0, 255), min_size=1, max_size=5), st.sets(st.integers(0, 5)), st.integers(1, 24), st.booleans()
 )

@@ -51,7 +51,7 @@ def claimant(job_id: str, shares: list[Share], order: int) -> Claimant:
 speeds = st.lists(st.floats(0.2, 3.0), min_size=3, max_size=3).map(lambda more: np.cumsum([1.0, *more]).tolist())
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.lists(st.tuples(speeds, speeds), min_size=1, max_size=4))
 def test_sia_finds_the_optimum_of_its_program(jobs: list[tuple[list[float], list[float]]]) -> None:
     claimants = [
@@ -77,7 +77,7 @@ def test_sia_finds_the_optimum_of_its_program(jobs: list[tuple[list[float], list
     assert cost(found) == pytest.approx(best, rel=2e-4, abs=1e-5)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.floats(0.3, 1.0), min_size=1, max_size=4))
 def test_pollux_has_the_best_harmonic_mean_for_concave_curves(powers: list[float]) -> None:
     claimants = [claimant(f"j{i}", [Share(g, "X", g**p) for g in range(1, 9)], i) for i, p in enumerate(powers)]

@@ -28,7 +28,7 @@ NAMES = [name for name in policies.names() if name != "lucid:artifact"]
 PLAIN = [n for n in NAMES if not ((p := policies.get(n)).preempts or p.packs or p.profiling)]
 """Policies that neither preempt nor pack nor profile."""
 NEVER_PREEMPT = [n for n in NAMES if not policies.get(n).preempts]
-SETTINGS = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
 
 
 def given_input(jobs: list[TraceJob], cluster: ClusterSpec) -> ReplayInput:
@@ -148,7 +148,7 @@ def actions(view: ClusterView, decisions: list[Decision]) -> list[Decision]:
         ("horus", {"max_jobs_per_gpu": 3, "max_util_frac": 2.0, "backfill": True}),
     ],
 )
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
 @given(jobs=traces(25), cluster=CLUSTERS)
 def test_what_a_policy_saw_before_changes_nothing(
     name: str, more: dict[str, object], jobs: list[TraceJob], cluster: ClusterSpec

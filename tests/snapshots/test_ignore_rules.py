@@ -39,7 +39,7 @@ def _included(lines: str, paths: list[str]) -> set[str]:
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="compares with git, which is not installed")
 @given(lines=st.lists(_LINES, min_size=1, max_size=5), paths=st.lists(_PATHS, min_size=1, max_size=20))
-@settings(max_examples=70, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=70, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 def test_git_agrees(lines: list[str], paths: list[str]) -> None:
     assume(not any(_UNDOCUMENTED.search(line) for line in lines))
     with tempfile.TemporaryDirectory() as name:
@@ -104,7 +104,7 @@ def test_lines_that_mean_nothing_are_told() -> None:
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_bytes_can_be_an_ignore_file(data: bytes) -> None:
     rules = parse_rules(data, "f")
     rules.decide("some/path.py", is_directory=False)

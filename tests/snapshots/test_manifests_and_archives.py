@@ -95,7 +95,7 @@ _TARGETS = st.lists(_STEPS, min_size=1, max_size=5).map("/".join)
 
 
 @given(st.dictionaries(st.sampled_from(["l1", "l2", "a/l1", "a/b/l2", "b/l1"]), _TARGETS, min_size=1))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 def test_the_kernel_agrees_that_a_kept_link_stays_inside(links: dict[str, str]) -> None:
     with tempfile.TemporaryDirectory() as name:
         root = Path(name).resolve() / "root"
@@ -117,7 +117,7 @@ def test_the_kernel_agrees_that_a_kept_link_stays_inside(links: dict[str, str]) 
 
 
 @given(tree=trees())
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 def test_the_archive_is_the_snapshot(tree: Tree) -> None:
     with tempfile.TemporaryDirectory() as name:
         here = Path(name)

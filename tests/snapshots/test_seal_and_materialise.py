@@ -15,7 +15,7 @@ from lucid_pipelines.domain.errors import InputError, NotFoundError, StateError
 from lucid_pipelines.snapshots import SealProgress, manifest, materialise, seal, verify
 from tests.support_snapshots.trees import Directory, File, Link, Tree, build, put, read, trees
 
-_SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+_SETTINGS = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 
 
 @given(tree=trees())

@@ -78,7 +78,7 @@ def test_nothing_later_is_seen_and_only_completed_runs_teach(store: Store) -> No
     assert store.history.duration_stats("ada", 1, at(20)).rungs[0].count == 2
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=st.lists(
         st.tuples(

@@ -221,7 +221,6 @@ def _settings(examples: int) -> settings:
     return settings(
         max_examples=examples,
         stateful_step_count=25,
-        deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
 

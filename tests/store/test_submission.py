@@ -156,7 +156,7 @@ _clean_text = st.text(
 ).filter(lambda text: text.strip() != "")
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=_clean_text, word=_clean_text, key=_clean_text)
 def test_any_clean_text_comes_back_unchanged(store: Store, name: str, word: str, key: str) -> None:
     spec = make_spec(name=name, command=(word, ""), env=((word, name),), labels=((key, word),))

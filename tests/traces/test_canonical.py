@@ -42,7 +42,7 @@ def trace_of(jobs: list[TraceJob]) -> LoadedTrace:
     return LoadedTrace("canonical", "made", frame, generate(0, jobs=3).quarantine, len(jobs), "test")
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     jobs=st.lists(
         st.builds(

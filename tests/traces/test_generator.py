@@ -19,7 +19,7 @@ def month() -> LoadedTrace:
     return generate(11)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     seed=st.integers(0, 2**40),
     jobs=st.integers(1, 400),

@@ -15,7 +15,7 @@ from lucid_pipelines.traces import FORMATS, load
 from lucid_pipelines.traces.slurm_units import elapsed_s, gpus_of, scaled_number
 from tests.support_traces.samples import GAVEL_SPEEDS, HELIOS_HEADER, SAMPLES
 
-FEW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
 
 
 def loads_or_refuses(data: bytes, name: str | None) -> None:

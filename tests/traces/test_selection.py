@@ -77,7 +77,7 @@ def test_virtual_clusters(month: tuple[Path, LoadedTrace]) -> None:
         load(path, vcs=["vc2"])
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(scale=st.floats(0.01, 0.99), seed=st.integers(0, 99))
 def test_scaling_down_keeps_whole_users(month: tuple[Path, LoadedTrace], scale: float, seed: int) -> None:
     path, whole = month

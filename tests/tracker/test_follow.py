@@ -76,7 +76,7 @@ def test_a_log_in_another_s_place_is_noticed() -> None:
     assert again.progress.step == 499
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.sampled_from(FORMATS), st.lists(st.integers(1, 4000), max_size=6))
 def test_however_a_log_grew_the_answer_is_that_of_the_whole_log(form: object, steps: list[int]) -> None:
     assert isinstance(form, type(FORMATS[0]))

@@ -191,7 +191,7 @@ def test_what_is_no_file_is_refused_with_a_reason(tmp_path: Path) -> None:
         track_file(hidden)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.sampled_from([*LINES.values(), b"\r", b"\x1b[", b"\xff\xfe", "损失 ٣ ２".encode(), b"| 1 | 2 |"]),

@@ -176,20 +176,20 @@ def test_every_length_of_tail_gives_the_same_answer_once_it_holds_enough(name: s
     assert track(data, len(data)).loss == track(data, 60_000).loss
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.binary(max_size=2000))
 def test_garbage_never_raises(data: bytes) -> None:
     got = track(data)
     assert got.step is None or got.step >= 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.text(max_size=60), max_size=40))
 def test_garbage_text_never_raises(lines: list[str]) -> None:
     track("\n".join(lines).encode("utf-8", "surrogatepass"))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.sampled_from(FORMATS), st.integers(0, 5), st.data())
 def test_a_log_with_garbage_in_it_never_raises_and_never_goes_far_wrong(
     form: object, seed: int, data: st.DataObject
