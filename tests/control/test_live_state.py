@@ -13,7 +13,7 @@ from lucid_pipelines.control.replaying import replay_day
 from lucid_pipelines.domain.errors import ExternalError, InputError
 from lucid_pipelines.placement import ClusterState
 from lucid_pipelines.store import Store
-from tests.control.test_live_interruptions import JOBS, NODES, SECTIONS
+from tests.support_control.killed_sessions import JOBS, NODES, SECTIONS
 from tests.support_control.live_days import Session
 
 
