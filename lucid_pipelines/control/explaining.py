@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from lucid_pipelines.control.deciding import build_view
+from lucid_pipelines.control.facts import Restraint
 from lucid_pipelines.control.forecasting import forecast_now
 from lucid_pipelines.control.known_ends import known_attempts
 from lucid_pipelines.control.packing import PACK, restraint
@@ -113,6 +114,7 @@ def _waiting(system: System, job: Job, now: datetime) -> Waiting | None:
                 start_high_at=predicted.high_at,
                 reasons=(
                     *_proposal(system, job),
+                    *_kept_apart(system, job, decision.reasons, held_back),
                     *(told for reason in decision.reasons for told in _with_mode(system, reason)),
                 ),
             )
@@ -137,6 +139,17 @@ def _proposal(system: System, job: Job) -> tuple[dict[str, object], ...]:
             facts: dict[str, object] = {"rule": "pack_proposed", "action": action.action_id, "mode": action.mode.value}
             return (facts | {"state": action.state.value, "partner_job_id": action.payload.get("partner_job_id")},)
     return ()
+
+
+def _kept_apart(
+    system: System, job: Job, reasons: Sequence[Reason], held_back: Restraint
+) -> tuple[dict[str, object], ...]:
+    """That one of two is to stay alone only for now, and why that may be: the rules do not know the difference."""
+    nearest = next((reason.facts.get("partner_job_id") for reason in reasons if reason.rule == "best_candidate"), None)
+    apart = [str(job_id) for job_id in (job.job_id, nearest) if job_id in held_back.apart]
+    if not apart:
+        return ()
+    return ({"rule": "kept_apart", "jobs": ", ".join(apart), "cool_down_s": system.settings.packing.cool_down_s},)
 
 
 def packing_mode(system: System) -> dict[str, object]:

@@ -162,6 +162,13 @@ _WORDS: dict[str, tuple[str, Callable[[Facts], str]]] = {
         lambda f: f"{f.get('gpus')} GPU(s) on {f.get('nodes')} node(s); {f.get('gpus_free')} were free",
     ),
     "pack_proposed": ("proposed", _proposed),
+    "kept_apart": (
+        "alone for now",
+        lambda f: (
+            f"{f.get('jobs')}: a proposal is open, its node contradicted our books, or a pair was split there"
+            f" less than {_s(f.get('cool_down_s'))} ago"
+        ),
+    ),
     "profile_window_over": ("profiled", lambda f: f"for {_s(f.get('ran_s'))} of {_s(f.get('window_s'))}"),
     "profiler_queue_long": (
         "profiling queue",

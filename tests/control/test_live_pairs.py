@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
+from lucid_pipelines.control.explaining import explain
 from lucid_pipelines.control.facts import gather
 from lucid_pipelines.control.system import System
 from lucid_pipelines.domain.errors import InputError, NotFoundError, StateError
@@ -72,6 +73,11 @@ def test_a_pair_that_slows_down_is_split_and_the_later_job_stays_alone(store: St
     (pair,) = store.pairs.find()
     assert pair.verdict is PairVerdict.SPLIT and "of its speed alone" in (pair.why or "")
     assert session.job("long").state is JobState.RUNNING, "the earlier job goes on"
+    session.run_until(lambda: session.job("short").state is JobState.QUEUED, most=5)
+    waiting = explain(session.system, session.ids["short"]).waiting
+    assert waiting is not None
+    told = {reason["rule"]: reason for reason in waiting.reasons}
+    assert told["split_unstable"]["holds"] is False and session.ids["long"] in str(told["kept_apart"]["jobs"])
     session.finish()
     assert {session.job(name).state for name in session.ids} == {JobState.COMPLETED}
     assert len(store.pairs.find()) == 1, "never packed again"
