@@ -21,7 +21,7 @@ from lucid_pipelines.advisor.evaluator.values import (
     Sym,
     Value,
 )
-from lucid_pipelines.advisor.libraries.commands import read_pairs, words_of
+from lucid_pipelines.advisor.libraries.command_words import read_pairs, words_of
 from lucid_pipelines.advisor.libraries.files import path_text
 from lucid_pipelines.advisor.libraries.option_text import by_annotation, guessed
 from lucid_pipelines.advisor.metadata import SourceKind

@@ -5,7 +5,9 @@ from __future__ import annotations
 from lucid_pipelines.advisor.evaluator.builtin_functions import builtin_values
 from lucid_pipelines.advisor.evaluator.machine import Library
 from lucid_pipelines.advisor.libraries import (
+    absl_flags,
     argparse_model,
+    click_commands,
     commands,
     configurations,
     dataclass_parsers,
@@ -25,6 +27,8 @@ def standard_library() -> Library:
         files,
         argparse_model,
         commands,
+        click_commands,
+        absl_flags,
         dataclass_parsers,
         configurations,
         hydra_model,

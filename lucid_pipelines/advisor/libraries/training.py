@@ -20,7 +20,8 @@ from lucid_pipelines.advisor.evaluator.values import (
     Value,
     unknown,
 )
-from lucid_pipelines.advisor.libraries.commands import settings_from_words, words_of
+from lucid_pipelines.advisor.libraries.command_words import words_of
+from lucid_pipelines.advisor.libraries.commands import settings_from_words
 
 if TYPE_CHECKING:
     from lucid_pipelines.advisor.evaluator.machine import Library, Machine
