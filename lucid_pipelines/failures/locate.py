@@ -11,6 +11,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from lucid_pipelines.failures.clean_ends import ends_on_purpose, is_of_another, is_real_after_success, outweighs
+from lucid_pipelines.failures.clock_order import in_time_order, is_older, times_disagree
 from lucid_pipelines.failures.records import Record, RecordKind
 from lucid_pipelines.failures.scan import Judged, Scan
 from lucid_pipelines.failures.verdicts import CLEAN_EXIT, Verdict
@@ -27,8 +29,6 @@ _TRAILING_FLUSH_LINES = 150
 _NEAR_LINES = 200
 _SURELY_HARMFUL = 0.03
 _LIKELY_HARMFUL = 0.30
-_MAX_DISORDER_S = 1500.0
-_NOTABLE_DISORDER_S = 5.0
 _HANDLER = re.compile(
     r"(after|above|this|that|the|previous|following) (error|exception|failure)"
     r"|(error|exception|failure) (above|was|is) "
@@ -112,7 +112,7 @@ class _Locator:
         if finished is not None:
             return self._blameless(Ending.SUCCEEDED, finished, "1: finished, and what follows is teardown")
         alive = self._last_burst(alive)
-        roots = _in_time_order([item for item in alive if item.role is Role.ROOT])
+        roots = in_time_order([item for item in alive if item.role is Role.ROOT])
         cancel = next((item for item in alive if item.role is Role.CANCEL), None)
         if cancel is not None and self._cancel_came_first(cancel, alive, roots):
             ending = cancel.verdict.ending or Ending.CANCELLED
@@ -212,10 +212,10 @@ class _Locator:
         near = [item for item in before if self._scan.longest_quiet(item.record.last, marker.position) < _QUIET_LINES]
         if any(self._may_be_the_end(item, marker) for item in near):
             return alive, None
-        if marker.verdict.rule_id == CLEAN_EXIT and _ends_on_purpose(alive, marker):
+        if marker.verdict.rule_id == CLEAN_EXIT and ends_on_purpose(alive, marker):
             return alive, None
         later = [item for item in alive if item.position > marker.position]
-        real = [item for item in later if _is_real_after_success(item) or _is_of_another(item, marker)]
+        real = [item for item in later if is_real_after_success(item) or is_of_another(item, marker)]
         if real:
             return alive, None
         for item in alive:
@@ -227,7 +227,7 @@ class _Locator:
 
         Not one of a kind that came, between ordinary lines, again and again: the program expects it.
         """
-        if _is_of_another(item, marker):
+        if is_of_another(item, marker):
             return True
         if item.record.kind is not RecordKind.TRACEBACK:
             return False
@@ -274,14 +274,14 @@ class _Locator:
         earlier = [item for item in alive if item.position < cancel.position and item.role in (Role.ROOT, Role.WEAK)]
         if earlier:
             return False
-        later_but_older = [item for item in roots if _is_older(item.record, cancel.record)]
+        later_but_older = [item for item in roots if is_older(item.record, cancel.record)]
         return not later_but_older
 
     def _best_root(self, roots: list[Judged]) -> Judged:
         """The earliest; but a bare symptom yields to a hardware record just after it."""
         first = roots[0]
         if first.verdict.soft:
-            first = next((item for item in roots[1:] if _outweighs(item, first)), first)
+            first = next((item for item in roots[1:] if outweighs(item, first)), first)
         if not first.verdict.is_symptom:
             return first
         for item in roots[1:]:
@@ -360,7 +360,7 @@ class _Locator:
             echo_numbers=self._scan.echo_numbers,
             evidence=self._scan.of_role(Role.EVIDENCE),
             head_lost=self._head_lost,
-            times_disagree=_times_disagree(self._scan.judged),
+            times_disagree=times_disagree(self._scan.judged),
         )
 
     def _set_aside(self, item: Judged, why: str) -> None:
@@ -381,76 +381,6 @@ def _head_lost(scan: Scan) -> bool:
     places = [item.record.first for item in scan.judged if item.role in (Role.CASCADE, Role.WEAK, Role.UNKNOWN)]
     first = min((*places[:1], *scan.loud[:1]), default=None)
     return first is not None and bool(places or scan.echo_numbers) and scan.quiet_between(-1, first) <= _HEAD_LINES
-
-
-def _is_real_after_success(item: Judged) -> bool:
-    """A traceback of the main program that names more than a broken connection."""
-    if item.record.kind is not RecordKind.TRACEBACK or item.role is not Role.ROOT:
-        return False
-    if re.search(r"atexit|Exception (in thread|ignored)|__del__|Error in sys\.excepthook", item.record.lead):
-        return False
-    own = [frame for frame in item.record.frames if frame.is_own_code]
-    at_exit = any(
-        re.search(r"atexit|__del__|shutdown|finalize|_exit_function|cleanup", f.function or "")
-        for f in item.record.frames
-    )
-    return bool(own) and not at_exit
-
-
-def _ends_on_purpose(alive: list[Judged], exit_: Judged) -> bool:
-    """An interrupted program often ends itself with status 0: that it was interrupted tells more."""
-    return any(item.role is Role.CANCEL and item.position < exit_.position for item in alive)
-
-
-def _is_of_another(item: Judged, exit_: Judged) -> bool:
-    """One process that ended well says nothing of a part of the hardware that another one lost."""
-    family = item.verdict.family
-    is_hardware = family is not None and family.component in (Component.GPU, Component.NVLINK)
-    return exit_.verdict.rule_id == CLEAN_EXIT and item.role is Role.ROOT and is_hardware and not item.verdict.soft
-
-
-def _outweighs(item: Judged, remark: Judged) -> bool:
-    """A line with such words may be a remark, an error after it is not; a remark on hardware yields to its own kind."""
-    if item.verdict.soft:
-        return False
-    family = remark.verdict.family
-    is_hardware = family is not None and family.component in (Component.GPU, Component.NVLINK)
-    return not is_hardware or item.verdict.family_name == remark.verdict.family_name
-
-
-def _in_time_order(roots: list[Judged]) -> list[Judged]:
-    """By place, but a record moves forward when both carry a time of their own and it is the older one."""
-    ordered = sorted(roots, key=lambda item: item.position)
-    if len(ordered) > 1:
-        first = ordered[0]
-        older = [item for item in ordered[1:] if _is_older(item.record, first.record)]
-        if older:
-            oldest = older[0]
-            for item in older[1:]:
-                if _is_older(item.record, oldest.record):
-                    oldest = item
-            ordered.remove(oldest)
-            ordered.insert(0, oldest)
-    return ordered
-
-
-def _is_older(one: Record, other: Record, least_s: float = 1.0) -> bool:
-    """Whether ``one`` was certainly written before ``other``, by their own clocks.
-
-    Writers of one log may live in different time zones, which differ by half hours at least: a gap of that size
-    proves nothing.
-    """
-    if one.time is None or other.time is None:
-        return False
-    gap = one.time.seconds_until(other.time)
-    return gap is not None and least_s <= gap <= _MAX_DISORDER_S
-
-
-def _times_disagree(judged: Sequence[Judged]) -> bool:
-    """Whether causes stand in another order than their own clocks say, by more than ranks usually differ."""
-    causes = (Role.ROOT, Role.WEAK, Role.UNKNOWN)
-    timed = [item.record for item in judged if item.record.time is not None and item.role in causes]
-    return any(_is_older(b, a, _NOTABLE_DISORDER_S) for a, b in itertools.pairwise(timed))
 
 
 _TELLING = re.compile(
