@@ -14,7 +14,7 @@ from lucid_pipelines.advisor.configs.flat_text import parse_ini, parse_toml
 from lucid_pipelines.advisor.configs.hyperpyyaml import resolve_tags
 from lucid_pipelines.advisor.configs.json_text import parse_json
 from lucid_pipelines.advisor.configs.yaml_text import ConfigTextError, parse_yaml
-from lucid_pipelines.advisor.evaluator.builtin_functions import WHOLE_FILE
+from lucid_pipelines.advisor.evaluator.builtin_code import WHOLE_FILE
 from lucid_pipelines.advisor.evaluator.expressions import shown_text
 from lucid_pipelines.advisor.evaluator.iterate import items_of
 from lucid_pipelines.advisor.evaluator.values import (

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from lucid_pipelines.advisor.evaluator.builtin_functions import from_python
+from lucid_pipelines.advisor.evaluator.builtin_code import from_python
 from lucid_pipelines.advisor.evaluator.values import (
     Cls,
     Func,

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from lucid_pipelines.advisor.evaluator.builtin_functions import from_python, item_getter, leave, literal_eval
+from lucid_pipelines.advisor.evaluator.builtin_code import from_python, literal_eval
+from lucid_pipelines.advisor.evaluator.builtin_functions import item_getter, leave
 from lucid_pipelines.advisor.evaluator.expressions import shown_text
 from lucid_pipelines.advisor.evaluator.iterate import items_of
 from lucid_pipelines.advisor.evaluator.operators import binary, derived
