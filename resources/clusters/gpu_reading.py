@@ -1,8 +1,11 @@
-"""What was read of one GPU of a machine."""
+"""What was read of one GPU of a machine, and the sample that it makes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
+
+from lucid_pipelines.domain.cluster import GpuSample
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +31,18 @@ class GpuReading:
     temperature_c: float | None = None
     problem: str | None = None
     holds_index: bool = True
+
+
+def gpu_sample(node: str, reading: GpuReading, at: datetime) -> GpuSample:
+    """What a reading says of a GPU's use; of one that is lost, a sample without values."""
+    return GpuSample(
+        node=node,
+        gpu_index=reading.index,
+        sampled_at=at,
+        source="nvml",
+        gpu_util_pct=reading.gpu_util_pct,
+        memory_util_pct=reading.memory_util_pct,
+        memory_used_mib=reading.memory_used_mib,
+        uuid=reading.uuid,
+        process_count=None if reading.process_ids is None else len(reading.process_ids),
+    )

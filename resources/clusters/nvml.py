@@ -18,7 +18,7 @@ from lucid_pipelines.domain.cluster import Gpu, GpuSample
 from lucid_pipelines.domain.errors import ExternalError
 from lucid_pipelines.resources.clusters import wrapper
 from lucid_pipelines.resources.clusters.gpu_numbers import GpuNumbers
-from lucid_pipelines.resources.clusters.gpu_reading import GpuReading
+from lucid_pipelines.resources.clusters.gpu_reading import GpuReading, gpu_sample
 
 MIB = 1024 * 1024
 T = TypeVar("T")
@@ -89,20 +89,7 @@ class NvmlSource:
     def sample(self, node: str) -> tuple[GpuSample, ...]:
         """One sample a GPU; of one that is lost, a sample without values."""
         at = self._now()
-        return tuple(
-            GpuSample(
-                node=node,
-                gpu_index=reading.index,
-                sampled_at=at,
-                source="nvml",
-                gpu_util_pct=reading.gpu_util_pct,
-                memory_util_pct=reading.memory_util_pct,
-                memory_used_mib=reading.memory_used_mib,
-                uuid=reading.uuid,
-                process_count=None if reading.process_ids is None else len(reading.process_ids),
-            )
-            for reading in self.readings()
-        )
+        return tuple(gpu_sample(node, reading, at) for reading in self.readings())
 
     def _in_time(self, action: Callable[[], T]) -> T:
         """Run in a thread that may be given up; while it hangs, nobody else is sent after it."""

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from lucid_pipelines.domain.errors import ExternalError
 from lucid_pipelines.ports import Observation, Sight
@@ -15,9 +16,11 @@ from lucid_pipelines.resources.clusters.records import exit_record
 from lucid_pipelines.resources.clusters.slurm_accounting import SlurmAccounting
 from lucid_pipelines.resources.clusters.slurm_json import SlurmJob
 from lucid_pipelines.resources.clusters.slurm_states import OnDisk, asks_slurm, is_over, observation, own_stop
-from lucid_pipelines.resources.clusters.slurm_submissions import KnownJobs, read_submission
+from lucid_pipelines.resources.clusters.slurm_submissions import OUTPUT, KnownJobs, read_submission
 from lucid_pipelines.resources.clusters.slurm_view import SlurmView
 from lucid_pipelines.resources.clusters.start_records import read_record, read_started
+
+_LAST_WORDS_BYTES, _LAST_WORDS_CHARS = 64 * 1024, 500
 
 
 class SlurmFollowing:
@@ -106,6 +109,16 @@ class SlurmFollowing:
                 is_gone=noted is not None and noted.is_shared and os.path.lexists(known / holder.GONE),
                 owner_uid=owner,
                 submission=noted,
+                last_words="" if attempt_id in self._started or adopted else _last_words(known),
             )
         except (OSError, ValueError) as error:
             return OnDisk(True, problem=f"cannot be observed: {error}")
+
+
+def _last_words(folder: Path) -> str:
+    """Why no wrapper came to life, e.g. a Python that is missing or too old; empty as long as all is well."""
+    try:
+        said = wrapper.read_bytes(str(folder / OUTPUT), _LAST_WORDS_BYTES).decode("utf-8", "replace")
+    except (OSError, ValueError):
+        return ""
+    return " ".join(said.split())[-_LAST_WORDS_CHARS:]

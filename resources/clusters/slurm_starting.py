@@ -29,6 +29,7 @@ from lucid_pipelines.resources.clusters.slurm_gres import gres_request, node_gpu
 from lucid_pipelines.resources.clusters.slurm_holding import host_of, open_allocation, placement_of
 from lucid_pipelines.resources.clusters.slurm_options import SlurmOptions
 from lucid_pipelines.resources.clusters.slurm_submissions import (
+    OUTPUT,
     SUBMITTED,
     TAG,
     KnownJobs,
@@ -190,7 +191,7 @@ class SlurmStarting:
             f"--nodelist={','.join(placement.node_names)}",
             f"--gres={self._gres(request, is_shared=slurm.share)}",
             "--no-requeue",
-            f"--output={folder / 'slurm.out'}",
+            f"--output={folder / OUTPUT}",
             f"--chdir={folder}",
             f"--partition={self._partition(placement.node_names[0])}",
         ]

@@ -56,6 +56,7 @@ class OnDisk:
         is_gone: whether its wrapper died without a record in an allocation that goes on.
         submission: what was noted of its job.
         owner_uid: who owns its folder.
+        last_words: what the batch job itself said, where nothing of ours had started.
     """
 
     is_placed: bool
@@ -68,6 +69,7 @@ class OnDisk:
     is_gone: bool = False
     owner_uid: int | None = None
     submission: Submission | None = None
+    last_words: str = ""
 
 
 def asks_slurm(disk: OnDisk) -> bool:
@@ -145,7 +147,8 @@ def observation(
     if job.state in _NODE_LOST and disk.started_at is None and not disk.is_adopted:
         detail = f"{_why(job, None)}; nothing of it had started"
         return Observation(attempt_id, Sight.VANISHED, now, by, detail=detail, never_ran=True)
-    detail = f"{_why(job, None)}; its wrapper left no exit record"
+    said = f"; its batch job said: {disk.last_words}" if disk.last_words else ""
+    detail = f"{_why(job, None)}; its wrapper left no exit record{said}"
     return Observation(attempt_id, Sight.VANISHED, now, by, disk.started_at or job.started_at, detail=detail)
 
 

@@ -24,6 +24,8 @@ from lucid_pipelines.resources.clusters.start_records import read_record
 
 TAG = "lucid:"
 SUBMITTED = "slurm.json"
+OUTPUT = "slurm.out"
+"""What the batch job itself prints: nothing, unless its wrapper cannot work."""
 CLOCKS_APART_S = 600.0
 """Machines whose clocks are further apart cannot talk to one another: munge refuses after 5 minutes."""
 

@@ -34,7 +34,7 @@ from lucid_pipelines.ports import (
 )
 from lucid_pipelines.resources.clusters.checks import CheckCommand, NodeChecks
 from lucid_pipelines.resources.clusters.code_archives import CodeArchive, CodeArchives
-from lucid_pipelines.resources.clusters.gpu_reading import GpuReading
+from lucid_pipelines.resources.clusters.gpu_reading import GpuReading, gpu_sample
 from lucid_pipelines.resources.clusters.isolation import IsolationLedger
 from lucid_pipelines.resources.clusters.layout import Layout, checked_id
 from lucid_pipelines.resources.clusters.loads import GpuLoad, virtual_samples
@@ -257,7 +257,7 @@ class SshCluster:
                 loads = [GpuLoad(name, int(load[0]), (load[1], load[2], load[3])) for load in answer["loads"]]
                 samples += virtual_samples([node], loads, now)
             else:
-                samples += [_gpu_sample(name, reading, now) for reading in _readings(answer["gpus"] or [])]
+                samples += [gpu_sample(name, reading, now) for reading in _readings(answer["gpus"] or [])]
         return samples
 
     def check(self, node: str, test: str) -> CheckResult:
@@ -536,20 +536,6 @@ def _readings(rows: Iterable[Mapping[str, Any]]) -> list[GpuReading]:
         except (TypeError, ValueError, AttributeError):
             readings.append(GpuReading(number, problem="its reading cannot be understood"))
     return readings
-
-
-def _gpu_sample(node: str, reading: GpuReading, now: datetime) -> GpuSample:
-    return GpuSample(
-        node=node,
-        gpu_index=reading.index,
-        sampled_at=now,
-        source="nvml",
-        gpu_util_pct=reading.gpu_util_pct,
-        memory_util_pct=reading.memory_util_pct,
-        memory_used_mib=reading.memory_used_mib,
-        uuid=reading.uuid,
-        process_count=None if reading.process_ids is None else len(reading.process_ids),
-    )
 
 
 __all__ = ["SshCluster", "SshNode", "SshOptions"]

@@ -20,6 +20,7 @@ from lucid_pipelines.domain.job import ExitRecord
 from lucid_pipelines.ports import LaunchRequest, Sight
 from lucid_pipelines.resources.clusters.slurm_findings import examine
 from lucid_pipelines.resources.clusters.slurm_states import is_over
+from tests.support_clusters.pythons import require_python
 from tests.support_slurm.slurm_cluster import SlurmTestbed, short_folder
 from tests.support_slurm.slurm_harness import SlurmHarness, failing_commands
 
@@ -323,6 +324,19 @@ def test_a_job_of_nobody_is_refused_for_good_and_one_of_another_user_runs_as_tha
     finally:
         harness.close()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.parametrize(("version", "said"), [("3.8", "it needs Linux and Python 3.9 or newer"), (None, "not found")])
+def test_a_node_without_a_usable_python_says_so(harness: SlurmHarness, version: str | None, said: str) -> None:
+    python = "python-of-no-such-name" if version is None else str(require_python(version))
+    cluster = harness.reopened(python=python)
+    request = harness.shell(RUN_ONCE)
+    cluster.launch(request)
+    harness.wait(lambda: cluster.poll([request.attempt_id])[request.attempt_id].sight is Sight.VANISHED, "it fails")
+    seen = cluster.poll([request.attempt_id])[request.attempt_id]
+    assert said in str(seen.detail) and not seen.never_ran
+    assert cluster.fence(request.attempt_id) == 0
+    assert harness.output(request.attempt_id, "runs") is None
 
 
 def test_ranks_of_a_job_on_two_nodes(harness: SlurmHarness) -> None:

@@ -13,6 +13,7 @@ import pytest
 from lucid_pipelines.domain.cluster import Node, NodeCondition, Placement
 from lucid_pipelines.ports import Observation, Sight
 from lucid_pipelines.resources.clusters.layout import Layout
+from lucid_pipelines.resources.clusters.slurm import SlurmCluster
 from lucid_pipelines.resources.clusters.slurm_commands import SlurmCommands
 from lucid_pipelines.resources.clusters.slurm_drains import SlurmDrains
 from lucid_pipelines.resources.clusters.slurm_findings import examine
@@ -88,6 +89,30 @@ def test_a_sleeping_node_that_somebody_drained_is_drained(tmp_path: Path, versio
     states = ["IDLE", "DRAIN", "POWERED_DOWN"]
     node = read_node(tmp_path, version, write([shapes.node("n1", states, reason="fan", reason_by="root")]))
     assert (node.condition, node.detail) == (NodeCondition.DRAINED, "fan")
+
+
+@pytest.mark.parametrize(
+    ("program", "private", "findings"),
+    [
+        ("(null)", "none", 0),
+        ("/etc/slurm/suspend", "none", 2),
+        ("/etc/slurm/suspend", "accounts,cloud", 1),
+    ],
+)
+def test_it_is_said_what_power_saving_means_for_placing(
+    tmp_path: Path, program: str, private: str, findings: int
+) -> None:
+    config = f"SuspendProgram          = {program}\nPrivateData             = {private}\nResumeTimeout = 600 sec\n"
+    programs = failing_commands(tmp_path / "bin", "", status=0, out=config)
+    (programs / "squeue").write_text("#!/bin/sh\necho slurm 22.05.8\n")
+    (programs / "nodes").write_text(shapes.old_nodes([shapes.node("n1")]))
+    (programs / "sinfo").write_text(f"#!/bin/sh\ncat {programs}/nodes\n")
+    said = examine(SlurmCluster(tmp_path / "cluster", SlurmCommands(folder=programs)))
+    about = [one for one in said if "sleep" in one.text]
+    assert len(about) == findings
+    assert not any(one.is_problem for one in about)
+    texts = " ".join(f"{one.text} {one.advice or ''}" for one in about)
+    assert ("600 sec" in texts, "set PrivateData=cloud" in texts) == (findings > 0, findings == 2)
 
 
 @pytest.fixture(scope="module")
