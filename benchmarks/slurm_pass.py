@@ -49,45 +49,50 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.live is not None:
         return report(measure_live(arguments.live, arguments.jobs or 64, arguments.passes), as_json=arguments.json)
-    arguments.jobs = arguments.jobs or 1000
+    return report(measure_recorded(arguments.jobs or 1000, arguments.nodes, arguments.passes), as_json=arguments.json)
+
+
+def measure_recorded(job_count: int, node_count: int, passes: int) -> list[Claim]:
+    """Measure passes over so many running jobs, with answers in the shapes of both versions."""
     claims: list[Claim] = []
     for version, jobs_of, nodes_of in (
         ("22.05.8", shapes.old_jobs, shapes.old_nodes),
         ("24.11.3", shapes.new_jobs, shapes.new_nodes),
     ):
         with tempfile.TemporaryDirectory() as folder:
-            claims += _measure(Path(folder), version, jobs_of, nodes_of, arguments)
-    return report(claims, as_json=arguments.json)
+            claims += _measure(Path(folder), version, jobs_of, nodes_of, (job_count, node_count, passes))
+    return claims
 
 
 def _measure(
-    root: Path, version: str, jobs_of: Callable[..., str], nodes_of: Callable[..., str], arguments: argparse.Namespace
+    root: Path, version: str, jobs_of: Callable[..., str], nodes_of: Callable[..., str], size: tuple[int, int, int]
 ) -> list[Claim]:
-    ids = [f"j-{number:05d}-a1" for number in range(arguments.jobs)]
+    job_count, node_count, passes = size
+    ids = [f"j-{number:05d}-a1" for number in range(job_count)]
     jobs = []
     for number, attempt_id in enumerate(ids):
-        gpu = number // arguments.nodes % GPUS_A_NODE
-        held, node = [f"gpu:g{gpu}:1(IDX:{gpu})"], f"n{number % arguments.nodes + 1}"
+        gpu = number // node_count % GPUS_A_NODE
+        held, node = [f"gpu:g{gpu}:1(IDX:{gpu})"], f"n{number % node_count + 1}"
         jobs.append(shapes.job(number + 1, comment=f"{TAG}{attempt_id}", nodes=node, gres_detail=held))
-    nodes = [shapes.node(f"n{number + 1}") for number in range(arguments.nodes)]
+    nodes = [shapes.node(f"n{number + 1}") for number in range(node_count)]
     programs = _programs(root / "bin", version, _as_long_as_real(jobs_of(jobs)), nodes_of(nodes))
     cluster = SlurmCluster(root / "cluster", SlurmCommands(folder=programs, env={"PATH": "/usr/bin:/bin"}))
     _attempts(root, ids)
     walls: list[float] = []
     cluster.commands.version()
     before = sum(cluster.commands.counts.values())
-    for _ in range(arguments.passes):
+    for _ in range(passes):
         begin = time.perf_counter()
         seen = cluster.poll(ids)
         inventory = cluster.inventory()
         walls.append(time.perf_counter() - begin)
         assert all(one.sight is Sight.RUNNING for one in seen.values()), next(iter(seen.values()))
-        assert len(inventory.nodes) == arguments.nodes
-    asked = (sum(cluster.commands.counts.values()) - before) / arguments.passes
-    size = f"{arguments.jobs} jobs, {arguments.nodes} nodes, Slurm {version}"
+        assert len(inventory.nodes) == node_count
+    asked = (sum(cluster.commands.counts.values()) - before) / passes
+    named = f"{job_count} jobs, {node_count} nodes, Slurm {version}"
     return [
-        mean_of(f"a pass over {size} (s)", walls, at_most=2.0, why="a pass is made every second or two"),
-        Claim(f"Slurm's commands a pass, {size}", asked, at_most=3.0, why="slurmctld serves everybody"),
+        mean_of(f"a pass over {named} (s)", walls, at_most=2.0, why="a pass is made every second or two"),
+        Claim(f"Slurm's commands a pass, {named}", asked, at_most=3.0, why="slurmctld serves everybody"),
     ]
 
 

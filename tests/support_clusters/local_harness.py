@@ -16,9 +16,10 @@ from zlib import crc32
 from lucid_pipelines.domain.cluster import Placement
 from lucid_pipelines.ports import LaunchRequest, Sight
 from lucid_pipelines.resources.clusters import wrapper
+from lucid_pipelines.resources.clusters.layout import write_once
 from lucid_pipelines.resources.clusters.local import LocalCluster
 from lucid_pipelines.resources.clusters.nodes import DeclaredCheck, LocalNode
-from lucid_pipelines.resources.clusters.request import WrapperOptions, inherited_environment
+from lucid_pipelines.resources.clusters.request import WrapperOptions, inherited_environment, wrapper_spec
 from tests.contracts.cluster_contract import ClusterHarness
 
 RUN_MARKER = "LUCID_TEST_RUN"
@@ -70,6 +71,17 @@ class LocalHarness(ClusterHarness):
         )
         self.requests[request.attempt_id] = request
         return replace(request, **changes)  # pyright: ignore[reportArgumentType]
+
+    def prepare(self, script: str) -> tuple[str, Path]:
+        """An attempt that is placed but not started: its id and folder."""
+        request = self.shell(script)
+        spec = wrapper_spec(request, {node.name: node for node in NODES}, self.options)
+        folder = Path(spec["attempt_dir"])
+        for name in (folder, Path(spec["output_dir"])):
+            name.mkdir(parents=True)
+        write_once(folder / wrapper.SPEC, spec)
+        (self.root / "cluster" / "attempts" / request.attempt_id).symlink_to(folder)
+        return request.attempt_id, folder
 
     def folder(self, attempt_id: str) -> Path:
         return (self.root / "cluster" / "attempts" / attempt_id).resolve()

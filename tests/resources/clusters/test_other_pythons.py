@@ -17,10 +17,9 @@ from lucid_pipelines.ports import Sight
 from lucid_pipelines.resources.clusters import holder, wrapper
 from lucid_pipelines.resources.clusters.launcher import wrapper_source
 from lucid_pipelines.resources.clusters.layout import write_once
-from lucid_pipelines.resources.clusters.request import wrapper_spec
 from lucid_pipelines.resources.clusters.slurm_holding import open_allocation
 from tests.contracts.cluster_contract import ClusterContract
-from tests.support_clusters.local_harness import NODES, RUN_ID, RUN_MARKER, LocalHarness
+from tests.support_clusters.local_harness import RUN_ID, RUN_MARKER, LocalHarness
 from tests.support_clusters.pythons import OLDEST, newest_python, require_python
 from tests.support_ssh.machines import Machines
 from tests.support_ssh.ssh_harness import SshHarness
@@ -34,18 +33,6 @@ def python(request: pytest.FixtureRequest) -> Path:
     return require_python(OLDEST) if request.param == "oldest" else newest_python()
 
 
-def prepared(harness: LocalHarness, script: str) -> tuple[str, Path]:
-    """An attempt that is placed but not started: its id and folder."""
-    request = harness.shell(script)
-    spec = wrapper_spec(request, {node.name: node for node in NODES}, harness.options)
-    folder = Path(spec["attempt_dir"])
-    for name in (folder, Path(spec["output_dir"])):
-        name.mkdir(parents=True)
-    write_once(folder / wrapper.SPEC, spec)
-    (harness.root / "cluster" / "attempts" / request.attempt_id).symlink_to(folder)
-    return request.attempt_id, folder
-
-
 def run(python: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     command = [str(python), "-I", "-S", "-X", "utf8", *map(str, words)]
     env = {"PATH": os.defpath, RUN_MARKER: RUN_ID, "GREETING": "grüß"}
@@ -53,7 +40,7 @@ def run(python: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_wrapper_starts_an_attempt_and_writes_all_its_records(harness: LocalHarness, python: Path) -> None:
-    attempt, folder = prepared(harness, "echo hello; (sleep 60 &) ; sleep 0.5; exit 3")
+    attempt, folder = harness.prepare("echo hello; (sleep 60 &) ; sleep 0.5; exit 3")
     done = run(python, wrapper_source(), folder / wrapper.SPEC)
     assert (done.returncode, json.loads(done.stdout), done.stderr) == (0, {"state": "started"}, "")
     record = harness.wait_end(attempt)
@@ -66,7 +53,7 @@ def test_a_wrapper_starts_an_attempt_and_writes_all_its_records(harness: LocalHa
 
 def test_a_wrapper_obeys_a_stop_and_a_fence(harness: LocalHarness, python: Path) -> None:
     for name, reason in ((wrapper.STOP, "stopped"), (wrapper.FENCED, "fenced")):
-        attempt, folder = prepared(harness, "trap 'exit 8' TERM; echo up; while :; do sleep 0.05; done")
+        attempt, folder = harness.prepare("trap 'exit 8' TERM; echo up; while :; do sleep 0.05; done")
         run(python, wrapper_source(), folder / wrapper.SPEC)
         harness.wait(lambda one=attempt: harness.log(one) == b"up\n", "it prints")
         (folder / name).write_text('{"grace_s": 5, "reason": "test"}')
@@ -76,17 +63,17 @@ def test_a_wrapper_obeys_a_stop_and_a_fence(harness: LocalHarness, python: Path)
 
 
 def test_a_wrapper_in_the_foreground_ends_as_its_command(harness: LocalHarness, python: Path) -> None:
-    attempt, folder = prepared(harness, "exit 5")
+    attempt, folder = harness.prepare("exit 5")
     assert run(python, wrapper_source(), "--foreground", folder / wrapper.SPEC).returncode == 5
     assert harness.wait_end(attempt).exit_code == 5
-    killed, folder = prepared(harness, "kill -9 $$")
+    killed, folder = harness.prepare("kill -9 $$")
     run(python, wrapper_source(), "--foreground", folder / wrapper.SPEC)
     assert harness.wait_end(killed).signal == signal.SIGKILL
 
 
 def test_a_holder_runs_its_host_and_a_guest(harness: LocalHarness, python: Path) -> None:
-    host, folder = prepared(harness, "sleep 2; exit 6")
-    guest, guests_folder = prepared(harness, "exit 7")
+    host, folder = harness.prepare("sleep 2; exit 6")
+    guest, guests_folder = harness.prepare("exit 7")
     open_allocation(folder)
     write_once(folder / holder.GUESTS / f"{guest}.json", {"spec": str(guests_folder / wrapper.SPEC), "positions": None})
     assert run(python, holder.__file__, wrapper_source(), folder / wrapper.SPEC).returncode == 6
@@ -96,7 +83,7 @@ def test_a_holder_runs_its_host_and_a_guest(harness: LocalHarness, python: Path)
 
 def test_one_that_is_too_old_is_told_so_and_starts_nothing(harness: LocalHarness) -> None:
     old = require_python(TOO_OLD)
-    attempt, folder = prepared(harness, 'echo run >> "$LUCID_OUTPUT_DIR/runs"')
+    attempt, folder = harness.prepare('echo run >> "$LUCID_OUTPUT_DIR/runs"')
     programs: Sequence[Sequence[str | Path]] = ((wrapper_source(),), (holder.__file__, wrapper_source()))
     for words in programs:
         done = run(old, *words, folder / wrapper.SPEC)
@@ -144,16 +131,17 @@ def test_a_node_whose_python_is_too_old_says_which_it_has(tmp_path: Path, machin
         harness.close()
 
 
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, machines: Machines) -> Iterator[SshHarness]:
+    place = cluster_with(tmp_path_factory.mktemp("oldest"), machines, require_python(OLDEST))
+    yield place
+    place.close()
+
+
 @pytest.mark.ssh
 @pytest.mark.long
 class TestSshNodesWithTheOldestPython(ClusterContract):
     """Every test of the contract on nodes that have the oldest Python: agent, wrapper and all that goes with them."""
-
-    @pytest.fixture(scope="class")
-    def place(self, tmp_path_factory: pytest.TempPathFactory, machines: Machines) -> Iterator[SshHarness]:
-        place = cluster_with(tmp_path_factory.mktemp("oldest"), machines, require_python(OLDEST))
-        yield place
-        place.close()
 
     @pytest.fixture
     def harness(self, place: SshHarness, tmp_path: Path) -> Iterator[SshHarness]:

@@ -18,24 +18,9 @@ from lucid_pipelines.domain.errors import ExternalError
 from lucid_pipelines.ports import Sight
 from lucid_pipelines.resources.clusters import wrapper
 from lucid_pipelines.resources.clusters.launcher import install_wrapper, wrapper_digest, wrapper_source
-from lucid_pipelines.resources.clusters.layout import write_once
-from lucid_pipelines.resources.clusters.request import wrapper_spec
-from tests.support_clusters.local_harness import NODES, LocalHarness
+from tests.support_clusters.local_harness import LocalHarness
 
 RUN_ONCE = 'echo run >> "$LUCID_OUTPUT_DIR/runs"'
-
-
-def _prepared(harness: LocalHarness, script: str) -> tuple[str, Path]:
-    """An attempt that is placed but not started: its id and folder."""
-    request = harness.shell(script)
-    spec = wrapper_spec(request, {node.name: node for node in NODES}, harness.options)
-    folder = Path(spec["attempt_dir"])
-    for name in (folder, Path(spec["output_dir"])):
-        name.mkdir(parents=True)
-    write_once(folder / wrapper.SPEC, spec)
-    link = harness.root / "cluster" / "attempts" / request.attempt_id
-    link.symlink_to(folder)
-    return request.attempt_id, folder
 
 
 def _run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -55,7 +40,7 @@ def test_it_is_one_file_of_standard_library_that_python_3_9_reads() -> None:
 
 
 def test_the_source_itself_starts_an_attempt_and_answers_in_one_line(harness: LocalHarness) -> None:
-    attempt, folder = _prepared(harness, f"{RUN_ONCE}; exit 3")
+    attempt, folder = harness.prepare(f"{RUN_ONCE}; exit 3")
     done = _run(wrapper_source(), folder / wrapper.SPEC)
     assert (done.returncode, json.loads(done.stdout), done.stderr) == (0, {"state": "started"}, "")
     assert harness.wait_end(attempt).exit_code == 3
@@ -74,7 +59,7 @@ def test_the_installed_wrapper_is_named_by_its_content(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("record", [wrapper.STARTED, wrapper.EXIT])
 def test_an_attempt_with_a_record_is_never_started_again(harness: LocalHarness, record: str) -> None:
-    attempt, folder = _prepared(harness, RUN_ONCE)
+    attempt, folder = harness.prepare(RUN_ONCE)
     (folder / record).write_text("{}")
     assert json.loads(_run(wrapper_source(), folder / wrapper.SPEC).stdout) == {"state": "already"}
     time.sleep(0.1)
@@ -85,7 +70,7 @@ def test_an_attempt_with_a_record_is_never_started_again(harness: LocalHarness, 
 def test_an_attempt_that_was_called_off_is_recorded_and_not_started(
     harness: LocalHarness, name: str, reason: str
 ) -> None:
-    attempt, folder = _prepared(harness, RUN_ONCE)
+    attempt, folder = harness.prepare(RUN_ONCE)
     (folder / name).write_text("{}")
     assert json.loads(_run(wrapper_source(), folder / wrapper.SPEC).stdout) == {"state": reason}
     record = harness.wait_end(attempt)
@@ -94,7 +79,7 @@ def test_an_attempt_that_was_called_off_is_recorded_and_not_started(
 
 
 def test_a_second_wrapper_leaves_at_once_while_the_lock_is_held(harness: LocalHarness) -> None:
-    attempt, folder = _prepared(harness, RUN_ONCE)
+    attempt, folder = harness.prepare(RUN_ONCE)
     with (folder / wrapper.LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert json.loads(_run(wrapper_source(), folder / wrapper.SPEC).stdout) == {"state": "already"}
@@ -104,7 +89,7 @@ def test_a_second_wrapper_leaves_at_once_while_the_lock_is_held(harness: LocalHa
 
 
 def test_a_spec_of_another_format_is_refused(harness: LocalHarness) -> None:
-    _, folder = _prepared(harness, RUN_ONCE)
+    _, folder = harness.prepare(RUN_ONCE)
     spec = json.loads((folder / wrapper.SPEC).read_text())
     (folder / wrapper.SPEC).write_text(json.dumps({**spec, "format": 99}))
     done = _run(wrapper_source(), folder / wrapper.SPEC)
@@ -126,7 +111,7 @@ def test_a_folder_that_cannot_be_written_starts_nothing_and_can_be_tried_again(h
 
 
 def test_a_wrapper_that_cannot_record_the_start_runs_nothing(harness: LocalHarness) -> None:
-    attempt, folder = _prepared(harness, RUN_ONCE)
+    attempt, folder = harness.prepare(RUN_ONCE)
     blocker = folder / wrapper.OWN_LOG
     blocker.mkdir()
     done = _run(wrapper_source(), folder / wrapper.SPEC)
