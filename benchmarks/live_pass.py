@@ -3,13 +3,19 @@
 ``python benchmarks/live_pass.py [--passes 300] [--only SQLite|PostgreSQL] [--postgres URL] [--steps] [--json]``
 
 1,000 GPUs (125 nodes of 8, five virtual clusters) are full, half of the jobs share their GPUs, and 2,048 jobs wait.
-Before every pass one running job ends and one is submitted (not timed). Timed, by the wall clock, is what the loop
-does then: read the queue from the database, follow the change, ask the policy, and write down what it decides, on a
-SQLite file that is made durable, and on PostgreSQL where there is one (``--postgres``, or the server of the tests).
-Where others use the machine, the second line tells the wall clock's time without the waits for a core. The loop's
-memory is taken for long-lived, as in a scheduling window. ``--steps`` also tells which part takes how much
-processor time.
-The cluster is one in memory: polling processes and starting them is not the decision's affair.
+Before every pass (not timed, and through a store of its own, as another process would) one running job ends, one is
+submitted, and what the pass before placed is reported running. Timed, by the wall clock, is what the loop does then:
+read the queue from the database, follow the change, ask the policy, and write down what it decides. 20 passes go
+before the measured ones. The loop's memory is taken for long-lived, as in a scheduling window.
+
+Both databases write durably: SQLite as ``Store.open`` sets it up (WAL, ``synchronous=FULL``), PostgreSQL on a server
+of its own with PostgreSQL's defaults (``fsync``, ``synchronous_commit`` and ``full_page_writes`` on), through a Unix
+socket on the same machine; ``--postgres`` takes another server. So a slow disk is part of the claim. Where others use
+the machine, the second line tells the wall clock's time without the waits for a core. ``--steps`` also tells which
+part takes how much processor time.
+
+The cluster is one in memory, whose readings are made beforehand: polling processes, reading GPUs and starting jobs is
+not the decision's affair.
 """
 
 from __future__ import annotations
@@ -21,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, nullcontext
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -49,7 +55,7 @@ from lucid_pipelines.store.database import Database, Transaction
 from lucid_pipelines.store.queue import Queue
 from tests.support_control.pretend import OwnClock, PretendCluster
 from tests.support_control.worlds import make_settings
-from tests.support_pg.fixtures import migrated_database
+from tests.support_pg.server import durable_server
 
 NODES, GPUS, VCS, WAITING = 125, 8, 5, 2_048
 MEMORY_MIB = 81_920.0
@@ -83,6 +89,11 @@ class MemoryCluster(PretendCluster):
             )
             for i in range(NODES)
         )
+        self._samples = [
+            GpuSample(node.name, gpu.index, clock.now(), "declared", 50.0, 20.0, 10_000.0)
+            for node in self._nodes
+            for gpu in node.gpus
+        ]
 
     @property
     def capabilities(self) -> Capabilities:
@@ -96,12 +107,7 @@ class MemoryCluster(PretendCluster):
         return {name: Observation(name, Sight.RUNNING, now, "benchmark", now) for name in attempt_ids}
 
     def sample(self) -> Sequence[GpuSample]:
-        now = self.clock.now()
-        return [
-            GpuSample(node.name, gpu.index, now, "declared", 50.0, 20.0, 10_000.0)
-            for node in self._nodes
-            for gpu in node.gpus
-        ]
+        return self._samples
 
 
 def main() -> int:
@@ -114,26 +120,20 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     claims: list[Claim] = []
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        for name, url in _databases(stack, options.postgres, options.only):
+    with tempfile.TemporaryDirectory() as folder:
+        for name, url in _databases(options.postgres, options.only):
             steps = Steps()
             with steps.wrapped(STEPS if options.steps else ()):
-                claims += _measure(name, url, folder / name, options.passes, steps)
+                claims += _measure(name, url, Path(folder) / name, options.passes, steps)
     return report(claims, as_json=options.json)
 
 
-def _databases(stack: ExitStack, postgres: str | None, only: str | None) -> Iterator[tuple[str, str | None]]:
+def _databases(postgres: str | None, only: str | None) -> Iterator[tuple[str, str | None]]:
     if only != "PostgreSQL":
         yield "SQLite", None
     if only == "SQLite":
         return
-    yield "PostgreSQL", stack.enter_context(_given(postgres) if postgres else migrated_database())
-
-
-@contextmanager
-def _given(url: str) -> Iterator[str]:
-    yield url
+    yield "PostgreSQL", postgres or durable_server().create_database()
 
 
 def _measure(name: str, url: str | None, home: Path, passes: int, steps: Steps) -> list[Claim]:
@@ -146,18 +146,19 @@ def _measure(name: str, url: str | None, home: Path, passes: int, steps: Steps) 
     home.mkdir(parents=True)
     with Store.open(settings.state_url, durable=False) as store:
         number = _fill(System.of(settings, store, MemoryCluster(clock), clock), clock, rng)
-    with Store.open(settings.state_url) as store, ExitStack() as stack:
+    with Store.open(settings.state_url) as store, Store.open(settings.state_url) as theirs, ExitStack() as stack:
         system = System.of(settings, store, MemoryCluster(clock), clock)
+        others = System.of(settings, theirs, MemoryCluster(clock), clock)
         walls_ms: list[float] = []
         cpus_ms: list[float] = []
         own_ms: list[float] = []
         packed = started = 0
         for i in range(passes + 20):
             clock.sleep(1.0)
-            _end_one(system, clock, rng)
+            _end_one(others, clock, rng)
             number += 1
-            _submit(system, clock, rng, 1, number)
-            _all_started(system, clock)
+            _submit(others, clock, rng, 1, number)
+            _all_started(others, clock)
             if i == 1:
                 stack.enter_context(long_lived())
             waited_begin = _waited_s()
@@ -205,11 +206,11 @@ def _fill(system: System, clock: OwnClock, rng: random.Random) -> int:
     for _ in range(2):
         decide(system, system.store.queue.view())
         _all_started(system, clock)
-    missing = WAITING - len(system.store.queue.view().waiting)
-    number += missing
-    _submit(system, clock, rng, missing, number)
-    while decide(system, system.store.queue.view())[0].packed:
-        _all_started(system, clock)
+    while missing := WAITING - len(system.store.queue.view().waiting):
+        number += missing
+        _submit(system, clock, rng, missing, number)
+        while decide(system, system.store.queue.view())[0].packed:
+            _all_started(system, clock)
     return number
 
 

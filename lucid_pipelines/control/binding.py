@@ -26,7 +26,7 @@ def contradiction(system: System, job: Job, partner: ActiveAttempt, now: datetim
     attempt = partner.attempt
     try:
         seen = system.cluster.poll([attempt.attempt_id])[attempt.attempt_id]
-        samples, sizes = readings.samples, readings.sizes_mib
+        samples = readings.samples
     except ExternalError as error:
         return f"the node cannot be asked: {error}"
     if seen.sight is not Sight.RUNNING:
@@ -35,7 +35,7 @@ def contradiction(system: System, job: Job, partner: ActiveAttempt, now: datetim
     least_mib = _least_mib(partner, now)
     for share in attempt.placement.shares:
         for index in share.gpu_indices:
-            size_mib = sizes.get((share.node, index))
+            size_mib = readings.size_mib(share.node, index)
             problem = _problem(system, samples.get((share.node, index)), size_mib, needed_mib, least_mib)
             if problem is not None:
                 return f"GPU {index} of {share.node}: {problem}"

@@ -64,8 +64,6 @@ class _Application:
     system: System
     queue: QueueView
     now: datetime
-    jobs: dict[str, Job]
-    active: dict[str, ActiveAttempt]
     facts: Facts
     looks: dict[str, packing.Look]
     profiles: dict[str, Profile | None]
@@ -102,24 +100,23 @@ def apply(
     told = [decision for decision in decisions if not isinstance(decision, Hold)]
     if not told:
         return Applied()
-    jobs = {job.job_id: job for job in queue.waiting}
-    active = {item.job.job_id: item for item in queue.active}
     wanted: list[tuple[Pack, Job, ActiveAttempt]] = []
     for decision in told:
         if isinstance(decision, Pack) and len(wanted) < _PAIRS_AT_ONCE:
-            partner = active.get(decision.partner_job_id)
+            partner = queue.active_job(decision.partner_job_id)
             # A partner is seen running before anybody joins it.
             if partner is not None and partner.attempt.started_at is not None:
-                wanted.append((decision, jobs[decision.job_id], partner))
+                wanted.append((decision, queue.jobs[decision.job_id], partner))
     looks = packing.look(system, wanted, now, readings or GpuReadings(system.cluster))
-    going_on = [active[decision.job_id].attempt for decision in told if isinstance(decision, Continue)]
+    going_on = [_active(queue, decision.job_id).attempt for decision in told if isinstance(decision, Continue)]
     profiles = {attempt.attempt_id: measured_profile(system, attempt) for attempt in going_on}
-    this = _Application(system, queue, now, jobs, active, facts or Facts((), {}, {}, {}), looks, profiles)
+    this = _Application(system, queue, now, facts or Facts((), {}, {}, {}), looks, profiles)
     counts: Counter[str] = Counter()
     freed: frozenset[GpuKey] = frozenset()
     for start in range(0, len(told), _AT_ONCE):
         chunk = told[start : start + _AT_ONCE]
         written, freed = system.store.together(partial(_write_down, this, chunk, freed))
+        system.store.counters.drop_held()
         counts += written
     return Applied(**counts)
 
@@ -143,8 +140,10 @@ def _write_down(
             this.system.store.counters.add("decisions_broken", now=this.now)
             result = "refused"
         counts[result] += 1
-        if isinstance(decision, Stop) and decision.job_id in this.active:
-            freed |= _gpus(this.active[decision.job_id].attempt.placement)
+        stopped = this.queue.active_job(decision.job_id) if isinstance(decision, Stop) else None
+        if stopped is not None:
+            freed |= _gpus(stopped.attempt.placement)
+    this.system.store.counters.write_held()
     return counts, freed
 
 
@@ -154,7 +153,7 @@ def _write_one(this: _Application, decision: Decision, freed: frozenset[GpuKey])
         case Start() | Pack() if freed & _gpus(decision.placement):
             return "deferred"
         case Start():
-            return _place(this, this.jobs[decision.job_id], decision, None)
+            return _start(this, decision)
         case Pack():
             return _pack(this, decision)
         case Stop():
@@ -176,40 +175,47 @@ def _pack(this: _Application, decision: Pack) -> str:
     if not clearance.go:
         return clearance.instead
 
-    def pair() -> str:
-        result = _place(this, this.jobs[decision.job_id], decision, decision.partner_job_id)
-        if result == "packed":
-            packing.carried_out(this.system, clearance, this.now)
-        return result
+    refused = "placements_refused"
+
+    def pair() -> None:  # not without a yes that still stands
+        nonlocal refused
+        _place(this, decision, decision.partner_job_id)
+        refused = "actions_stale"
+        packing.carried_out(this.system, clearance, this.now)
 
     try:
-        return this.system.store.together(pair)  # not without a yes that still stands
+        this.system.store.as_one(pair)
     except StateError:
-        this.system.store.counters.add("actions_stale", now=this.now)
+        this.system.store.counters.add(refused, now=this.now)
         return "refused"
+    return "packed"
 
 
-def _place(this: _Application, job: Job, decision: Start | Pack, partner: str | None) -> str:
-    system = this.system
+def _start(this: _Application, decision: Start) -> str:
+    try:
+        _place(this, decision, None)
+    except StateError:
+        this.system.store.counters.add("placements_refused", now=this.now)
+        return "refused"
+    return "started"
+
+
+def _place(this: _Application, decision: Start | Pack, partner: str | None) -> None:
+    system, job = this.system, this.queue.jobs[decision.job_id]
     profiling = isinstance(decision, Start) and decision.stage is Stage.PROFILE
     why = "packed with " + partner if partner else "profiled" if profiling else "placed"
-    try:
-        system.store.attempts.place(
-            job.job_id,
-            decision.placement,
-            who=WHO,
-            why=f"{system.policy.name}: {why} on {decision.placement}{_in_spite(decision.reasons)}",
-            now=this.now,
-            reasons=[reason.to_json() for reason in decision.reasons],
-            partner_job_id=partner,
-            profiling=profiling,
-            expected_version=job.version,
-            gpu_sharing=_gpu_sharing(this, decision.placement),
-        )
-    except StateError:
-        system.store.counters.add("placements_refused", now=this.now)
-        return "refused"
-    return "packed" if partner else "started"
+    system.store.attempts.place(
+        job.job_id,
+        decision.placement,
+        who=WHO,
+        why=f"{system.policy.name}: {why} on {decision.placement}{_in_spite(decision.reasons)}",
+        now=this.now,
+        reasons=[reason.to_json() for reason in decision.reasons],
+        partner_job_id=partner,
+        profiling=profiling,
+        expected_version=job.version,
+        gpu_sharing=_gpu_sharing(this, decision.placement),
+    )
 
 
 def _in_spite(reasons: Sequence[Reason]) -> str:
@@ -228,7 +234,7 @@ def _gpu_sharing(this: _Application, placement: Placement) -> str | None:
 
 
 def _stop(this: _Application, decision: Stop) -> str:
-    item = this.active[decision.job_id]
+    item = _active(this.queue, decision.job_id)
     _, asked_first = this.system.store.attempts.request_stop(
         item.attempt.attempt_id,
         reason=decision.cause.value,
@@ -244,7 +250,7 @@ def _stop(this: _Application, decision: Stop) -> str:
 
 
 def _continue(this: _Application, decision: Continue) -> str:
-    attempt = this.active[decision.job_id].attempt
+    attempt = _active(this.queue, decision.job_id).attempt
     done = this.system.store.attempts.go_on(
         attempt.attempt_id,
         who=WHO,
@@ -276,6 +282,13 @@ def _send_on(system: System, jobs: Sequence[Job], now: datetime) -> None:
             )
         except StateError:
             system.store.counters.add("moves_refused", now=now)  # cancelled a moment ago
+
+
+def _active(queue: QueueView, job_id: str) -> ActiveAttempt:
+    item = queue.active_job(job_id)
+    if item is None:
+        raise StateError(f"the job holds no GPUs: {job_id}")
+    return item
 
 
 def _gpus(placement: Placement) -> frozenset[GpuKey]:

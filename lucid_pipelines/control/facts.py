@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import compress
+from operator import attrgetter, is_not
 from typing import TYPE_CHECKING
 
 from lucid_pipelines.control.pool import owned_nodes, profiler_vc
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from lucid_pipelines.models.packing import PackingModel
 
 GpuKey = tuple[str, int]
+_PLACED_ORDER = attrgetter("attempt.placed_at", "attempt.attempt_id")
 _Context = tuple[str, bool, bool, tuple[str, ...]]
 
 
@@ -67,9 +70,9 @@ class _Owned:
 
 @dataclass(frozen=True, slots=True)
 class _Queued:
-    """Waiting jobs by the identity of their rows, which stays while a row does (``Queue.view``)."""
+    """Waiting jobs and the rows that they were made of, which stay the same objects while nothing of them changes."""
 
-    rows: Mapping[int, Job]
+    rows: Mapping[str, Job]
     pool: str | None
     apart: frozenset[str]
     made: dict[str, QueuedJob]
@@ -180,23 +183,21 @@ def queued_job(job: Job, vc: str, memory: FactMemory, *, stays_alone: bool = Fal
 
 def _all_queued(queue: QueueView, pool: str | None, apart: frozenset[str], memory: FactMemory) -> dict[str, QueuedJob]:
     """Waiting jobs as a policy knows them; what changed since the last call is made anew."""
-    rows = {id(job): job for job in queue.waiting}
     known = memory.queued
     if known is None or known.pool != pool:
         known = _Queued({}, pool, apart, {})
     made = dict(known.made)
-    for key in known.rows.keys() - rows.keys():
-        made.pop(known.rows[key].job_id, None)
-    fresh = [rows[key] for key in rows.keys() - known.rows.keys()]
-    moved = known.apart ^ apart
-    if moved:
-        fresh += [job for job in queue.waiting if job.job_id in moved]
+    changed = set(differing(known.rows, queue.jobs))
+    for job_id in changed:
+        made.pop(job_id, None)
+    touched = [queue.jobs[job_id] for job_id in changed | (known.apart ^ apart) if job_id in queue.jobs]
+    fresh = [job for job in touched if not job.state.is_active]
     for job in sorted(fresh, key=lambda job: (job.submitted_at, job.job_id)):
         if job.state is JobState.QUEUED:
             made[job.job_id] = queued_job(job, job.spec.vc, memory, stays_alone=job.job_id in apart)
         elif pool is not None:
             made[job.job_id] = queued_job(job, pool, memory, stays_alone=job.job_id in apart)
-    memory.queued = _Queued(rows, pool, apart, made)
+    memory.queued = _Queued(queue.jobs, pool, apart, made)
     return made
 
 
@@ -208,14 +209,14 @@ def _all_running(
     memory: FactMemory,
 ) -> dict[str, RunningJob]:
     """Running jobs as a policy knows them; what changed since the last call, or runs beside it, is made anew."""
-    items = {item.attempt.attempt_id: item for item in queue.active}
+    items = queue.running
     pair_of: dict[str, Pair] = {}
     for pair in queue.pairs:
         pair_of[pair.first_attempt_id] = pair_of[pair.later_attempt_id] = pair
     known = memory.running
     if known is None or known.vc_of_node != vc_of_node:
         known = _Running({}, {}, vc_of_node, apart, kept_pairs, {}, {})
-    touched = _differing(known.items, items) | _differing(known.pair_of, pair_of) | (known.kept_pairs ^ kept_pairs)
+    touched = {*differing(known.items, items), *differing(known.pair_of, pair_of), *(known.kept_pairs ^ kept_pairs)}
     moved = known.apart ^ apart
     if moved:
         touched |= {name for name, item in items.items() if item.job.job_id in moved}
@@ -227,7 +228,7 @@ def _all_running(
     for name in touched & known.items.keys() - items.keys():
         contexts.pop(name)
         made.pop(known.items[name].job.job_id)
-    for item in [items[name] for name in items if name in touched] if touched else ():
+    for item in sorted((items[name] for name in touched if name in items), key=_PLACED_ORDER):
         attempt, job = item.attempt, item.job
         partners = [items[other] for other in item.partner_attempt_ids if other in items]
         pair = pair_of.get(attempt.attempt_id) if partners else None
@@ -248,9 +249,10 @@ def _all_running(
     return made
 
 
-def _differing(one: Mapping[str, object], other: Mapping[str, object]) -> set[str]:
-    """Keys that only one has, or under which they have different objects."""
-    return {key for key, value in other.items() if one.get(key) is not value} | (one.keys() - other.keys())
+def differing(one: Mapping[str, object], other: Mapping[str, object]) -> list[str]:
+    """Keys that only one has, or under which they have different objects: first those of ``other``, in its order."""
+    came = compress(other, map(is_not, map(one.get, other), other.values()))  # thousands are compared in every pass
+    return [*came, *sorted(one.keys() - other.keys())]
 
 
 def _is_split(pair: Pair, partners: Iterable[ActiveAttempt], item: ActiveAttempt, kept: Collection[str]) -> bool:
@@ -308,9 +310,8 @@ def _unusable(inventory: Inventory, queue: QueueView, dirty: Collection[GpuKey])
     for node in inventory.nodes:
         if node.isolations or node.taken_gpu_indices:
             found.setdefault(node.name, set()).update(node.isolated_gpu_indices | node.taken_gpu_indices)
-    ownerless = {slot.attempt_id for slot in queue.slots} - {item.attempt.attempt_id for item in queue.active}
-    for slot in queue.slots if ownerless else ():
-        if slot.attempt_id in ownerless:
+    for ownerless in queue.held.keys() - queue.running.keys():
+        for slot in queue.held[ownerless]:
             found.setdefault(slot.node, set()).add(slot.gpu_index)
     for name, index in dirty:
         found.setdefault(name, set()).add(index)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from lucid_pipelines.control.facts import Facts
+from lucid_pipelines.control.facts import Facts, differing
 from lucid_pipelines.domain.errors import LucidError
 from lucid_pipelines.domain.view import QueuedJob, RunningJob
 from lucid_pipelines.placement import ClusterState
@@ -100,11 +100,11 @@ def difference(old: Facts, new: Facts) -> list[Operation] | None:
     """The operations from one state to another; ``None`` when it has to be built anew."""
     if old.nodes != new.nodes or old.unusable != new.unusable or old.lent != new.lent:
         return None
-    found: list[Operation] = []
-    found += [Operation(Verb.RELEASE, job_id) for job_id in old.running if job_id not in new.running]
+    runs, waits = differing(old.running, new.running), differing(old.queued, new.queued)
+    found = [Operation(Verb.RELEASE, job_id) for job_id in runs if job_id not in new.running]
     starts: list[Operation] = []
     packs: list[Operation] = []
-    for job_id in [name for name, running in new.running.items() if old.running.get(name) is not running]:
+    for job_id in [name for name in runs if name in new.running]:
         running, before = new.running[job_id], old.running.get(job_id)
         if before is None:
             if job_id not in old.queued or running.job.vc != old.queued[job_id].vc:
@@ -114,8 +114,7 @@ def difference(old: Facts, new: Facts) -> list[Operation] | None:
             if before.placement != running.placement or before.job.vc != running.job.vc:
                 return None
             found.append(Operation(Verb.UPDATE, job_id, running=running))
-    left = [name for name, job in old.queued.items() if new.queued.get(name) is not job]
-    found += [Operation(Verb.WITHDRAW, job_id) for job_id in left if job_id not in new.running]
+    found += [Operation(Verb.WITHDRAW, name) for name in waits if name in old.queued and name not in new.running]
     found += starts
     placed = {operation.job_id for operation in starts}
     for operation in sorted(packs, key=lambda item: item.running.started_s if item.running else 0.0):
@@ -127,8 +126,7 @@ def difference(old: Facts, new: Facts) -> list[Operation] | None:
             return None
         placed.add(operation.job_id)
         found.append(Operation(Verb.PACK, operation.job_id, running=running))
-    came = [name for name, job in new.queued.items() if old.queued.get(name) is not job]
-    found += [Operation(Verb.ENQUEUE, job_id, queued=new.queued[job_id]) for job_id in came]
+    found += [Operation(Verb.ENQUEUE, name, queued=new.queued[name]) for name in waits if name in new.queued]
     return found
 
 

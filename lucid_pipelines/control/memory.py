@@ -9,7 +9,7 @@ from lucid_pipelines.control.facts import FactMemory, GpuKey
 from lucid_pipelines.control.live_state import LiveState
 from lucid_pipelines.control.recording import Recorder
 from lucid_pipelines.domain.view import Forecast
-from lucid_pipelines.store import SlotUse
+from lucid_pipelines.store import Action
 
 
 @dataclass
@@ -18,9 +18,9 @@ class LoopMemory:
 
     Attributes:
         sampled_at, looked_at: when the GPUs, and the pairs, were last looked at.
-        slots, held: GPU halves of the last pass, and the GPUs among them; ``left``: when a GPU last became free.
+        held: GPUs in use in the last pass; ``left``: when a GPU last became free.
         dirty: free GPUs that somebody else uses.
-        given_up: pairs that the nodes contradicted for good, by the number of their action; ``None`` = not read yet.
+        given_up: proposals of pairs that the nodes contradicted for good; ``None`` = not read yet.
         profiled, watched: when each running attempt, and each pair, was last looked at closely.
         forecast, forecast_until_s: predicted submissions, and when they are to be predicted anew.
     """
@@ -29,7 +29,6 @@ class LoopMemory:
     state: LiveState = field(default_factory=LiveState)
     sampled_at: datetime | None = None
     looked_at: datetime | None = None
-    slots: tuple[SlotUse, ...] = ()
     held: set[GpuKey] = field(default_factory=set)
     left: dict[GpuKey, datetime] = field(default_factory=dict)
     dirty: frozenset[GpuKey] = frozenset()
@@ -37,5 +36,5 @@ class LoopMemory:
     forecast_until_s: float = float("-inf")
     profiled: dict[str, datetime] = field(default_factory=dict)
     watched: dict[int, datetime] = field(default_factory=dict)
-    given_up: dict[int, tuple[str, str]] | None = None
+    given_up: list[Action] | None = None
     recorder: Recorder | None = None

@@ -50,7 +50,7 @@ def alone_before(system: System, item: ActiveAttempt, pair: Pair) -> dict[str, A
 
 def pace_since(system: System, attempt: Attempt, since: datetime, until: datetime) -> PaceWindow:
     """Seconds per step between two moments: steps done over time passed, by the kept metrics."""
-    points = [p for p in system.store.metrics.points(attempt.attempt_id, STEP) if since <= p.at <= until]
+    points = system.store.metrics.points_between(attempt.attempt_id, STEP, since, until)
     known = [(p.at, p.value) for p in points if p.value is not None]
     if len(known) < 2:
         return PaceWindow(None, 0.0, len(known))
@@ -60,12 +60,16 @@ def pace_since(system: System, attempt: Attempt, since: datetime, until: datetim
 
 
 def _kept(system: System, attempt_id: str, since: datetime, until: datetime) -> PaceWindow:
-    times = {p.at: p.value for p in system.store.metrics.points(attempt_id, STEP_TIME)}
-    measurements = [Measurement(p.at, p.value, times.get(p.at)) for p in system.store.metrics.points(attempt_id, STEP)]
-    return pace_between(measurements, since, until)
+    steps = system.store.metrics.points_between(attempt_id, STEP, since, until)
+    if not steps:
+        return PaceWindow(None, 0.0, 0)
+    times = {p.at: p.value for p in system.store.metrics.points_between(attempt_id, STEP_TIME, since, until)}
+    return pace_between([Measurement(p.at, p.value, times.get(p.at)) for p in steps], since, until)
 
 
 def _earlier_attempt(system: System, item: ActiveAttempt) -> dict[str, Any] | None:
+    if item.attempt.number == 1:
+        return None
     before = [a for a in system.store.attempts.of_job(item.job.job_id) if a.number < item.attempt.number]
     alone = [attempt for attempt in before if attempt.partner_job_id is None]
     return _told(_progress(system, alone[-1]), alone[-1], alone[-1].ended_at) if alone else None

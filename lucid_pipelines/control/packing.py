@@ -218,20 +218,18 @@ def _contradictory(system: System, queue: QueueView, *, is_loop: bool) -> set[st
     memory = system.memory
     given_up = memory.given_up if is_loop else None
     if given_up is None:
-        failed = system.store.actions.find(kind=PACK, scored=False, states=[ActionState.FAILED], limit=_AT_ONCE)
-        given_up = {a.action_id: (str(a.key), str(a.payload.get("partner_attempt_id"))) for a in failed}
-    if not given_up:
-        memory.given_up = given_up if is_loop else memory.given_up
-        return set()
-    running = {item.attempt.attempt_id: item for item in queue.active}
-    waiting = {f"pack:{job.job_id}-a{job.attempt_count + 1}" for job in queue.waiting}
-    still = {
-        number: (key, partner)
-        for number, (key, partner) in given_up.items()
-        if partner in running and key.rpartition(":")[0] in waiting
-    }
+        given_up = system.store.actions.find(kind=PACK, scored=False, states=[ActionState.FAILED], limit=_AT_ONCE)
+    still: list[Action] = []
+    apart: set[str] = set()
+    for action in given_up:
+        job = queue.jobs.get(action.target)
+        partner = queue.running.get(str(action.payload.get("partner_attempt_id")))
+        if job is None or partner is None or job.state.is_active or action.key != pack_key(job, partner):
+            continue
+        still.append(action)
+        apart.add(partner.job.job_id)
     memory.given_up = still if is_loop else memory.given_up
-    return {running[partner].job.job_id for _, partner in still.values()}
+    return apart
 
 
 def _cooling_down(system: System, queue: QueueView, now: datetime) -> set[str]:
@@ -241,7 +239,7 @@ def _cooling_down(system: System, queue: QueueView, now: datetime) -> set[str]:
         return set()
     hot: set[GpuKey] = set()
     since = now - timedelta(seconds=cool_down_s)
-    for pair in system.store.pairs.find(ended_since=since, verdict=PairVerdict.SPLIT, limit=_AT_ONCE):
+    for pair in system.store.pairs.split_since(since, limit=_AT_ONCE):
         hot |= {(share.node, index) for share in pair.placement.shares for index in share.gpu_indices}
     if not hot:
         return set()

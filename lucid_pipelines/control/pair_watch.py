@@ -10,7 +10,7 @@ import logging
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from heapq import nsmallest
 from typing import Any
 
@@ -29,6 +29,7 @@ from lucid_pipelines.tracker.measurements import PaceWindow
 
 _log = logging.getLogger(__name__)
 WATCH_EVERY_S = 5.0
+_NEVER = datetime.min.replace(tzinfo=UTC)
 _AT_ONCE = 1
 """So many pairs are looked at closely in one pass, which must stay short. Where there are many, ``training_metrics``
 looks at the others."""
@@ -61,42 +62,39 @@ def watch_pairs(
     Returns how many are to be taken apart from now on.
     """
     memory = system.memory
-    pairs = {pair.pair_id: pair for pair in queue.pairs if pair.verdict is not PairVerdict.SPLIT}
-    memory.watched = {pair_id: at for pair_id, at in memory.watched.items() if pair_id in pairs}
+    pairs = [pair for pair in queue.pairs if pair.verdict is not PairVerdict.SPLIT]
+    before = memory.watched
+    watched = memory.watched = {pair.pair_id: before.get(pair.pair_id) or _looked_at(pair) for pair in pairs}
     if not pairs:
         return 0
     split = 0
+    readings = readings or GpuReadings(system.cluster, inventory)
     if memory.looked_at is None or age_s(memory.looked_at, now) >= WATCH_EVERY_S:
         memory.looked_at = now
-        readings = readings or GpuReadings(system.cluster, inventory)
-        for pair_id in _short_of_memory(system, pairs.values(), readings):
-            memory.watched.pop(pair_id, None)
-    due = nsmallest(at_once, pairs.values(), key=lambda pair: (_last_look(system, pair), pair.pair_id))
-    by_attempt = {item.attempt.attempt_id: item for item in queue.active}
-    for pair in due:
-        last = memory.watched.get(pair.pair_id)
-        first, later = by_attempt.get(pair.first_attempt_id), by_attempt.get(pair.later_attempt_id)
-        if first is None or later is None or (last is not None and age_s(last, now) < WATCH_EVERY_S):
+        watched |= dict.fromkeys(_short_of_memory(system, pairs, readings), _NEVER)
+    for pair in nsmallest(at_once, pairs, key=lambda pair: (watched[pair.pair_id], pair.pair_id)):
+        first, later = queue.running.get(pair.first_attempt_id), queue.running.get(pair.later_attempt_id)
+        if first is None or later is None or age_s(watched[pair.pair_id], now) < WATCH_EVERY_S:
             continue
-        memory.watched[pair.pair_id] = now
+        watched[pair.pair_id] = now
         try:
-            split += _watch(system, system.store.pairs.get(pair.pair_id), first, later, inventory, now)
+            split += _watch(system, system.store.pairs.get(pair.pair_id), first, later, readings, now)
         except LucidError as error:
             _log.warning("cannot judge the pair %d: %s", pair.pair_id, error)
             system.store.counters.add("pairs_unjudged", now=now)
     return split
 
 
-def _last_look(system: System, pair: Pair) -> str:
-    """When a pair was last looked at closely, by this loop or an earlier one; sortable."""
-    mine = system.memory.watched.get(pair.pair_id)
-    return max(str((pair.measured or {}).get("as_of") or ""), mine.isoformat() if mine else "")
+def _looked_at(pair: Pair) -> datetime:
+    """When an earlier loop last looked at a pair closely."""
+    as_of = (pair.measured or {}).get("as_of")
+    return datetime.fromisoformat(as_of) if isinstance(as_of, str) else _NEVER
 
 
 def _short_of_memory(system: System, pairs: Iterable[Pair], readings: GpuReadings) -> list[int]:
     """Pairs whose GPUs have hardly any memory left: these cannot wait for their turn."""
     try:
-        samples, sizes = readings.samples, readings.sizes_mib
+        samples = readings.samples
     except ExternalError:
         system.store.counters.add("gpu_samples_failed", now=system.clock.now())
         return []
@@ -105,13 +103,13 @@ def _short_of_memory(system: System, pairs: Iterable[Pair], readings: GpuReading
     for pair in pairs:
         keys = [(share.node, index) for share in pair.placement.shares for index in share.gpu_indices]
         used_mib = {key: samples[key].memory_used_mib or 0.0 for key in keys if key in samples}
-        if any(used > (sizes.get(key) or math.inf) * usable_frac for key, used in used_mib.items()):
+        if any(used > (readings.size_mib(*key) or math.inf) * usable_frac for key, used in used_mib.items()):
             found.append(pair.pair_id)
     return found
 
 
 def _watch(
-    system: System, pair: Pair, first: ActiveAttempt, later: ActiveAttempt, inventory: Inventory, now: datetime
+    system: System, pair: Pair, first: ActiveAttempt, later: ActiveAttempt, readings: GpuReadings, now: datetime
 ) -> int:
     if later.attempt.started_at is None or first.attempt.started_at is None:
         return 0
@@ -120,7 +118,7 @@ def _watch(
         # The log of the earlier job is all of its time alone until now; that of the later one begins now.
         measured["alone"] = {item.job.job_id: alone_before(system, item, pair) for item in (first, later)}
     note_progress(system, (first, later))
-    seen = _look(system, pair, first, later, inventory)
+    seen = _look(system, pair, first, later, readings)
     logs = _from_logs(system, pair, first, later, measured["alone"], now)
     measured |= {
         "gpu_util_pct": seen.util_pct,
@@ -164,7 +162,7 @@ def conclude(system: System, pair: Pair, seen: Seen, logs: PairFinding, now: dat
     return pair.verdict, logs.reason
 
 
-def _look(system: System, pair: Pair, first: ActiveAttempt, later: ActiveAttempt, inventory: Inventory) -> Seen:
+def _look(system: System, pair: Pair, first: ActiveAttempt, later: ActiveAttempt, readings: GpuReadings) -> Seen:
     profiles = (
         measured_profile(system, first.attempt, pair.formed_at),
         measured_profile(system, later.attempt, pair.formed_at),
@@ -177,7 +175,7 @@ def _look(system: System, pair: Pair, first: ActiveAttempt, later: ActiveAttempt
     return Seen(
         profiles=profiles,
         memory_used_mib=_together(memories, is_own=is_own),
-        memory_size_mib=_size_mib(pair, inventory),
+        memory_size_mib=_size_mib(pair, readings),
         util_pct=_together(utils, is_own=is_own),
         planned_util_pct=None if alone[0] is None or alone[1] is None else alone[0] + alone[1],
     )
@@ -190,9 +188,8 @@ def _together(values: list[float | None], *, is_own: bool) -> float | None:
     return max(known, default=None)
 
 
-def _size_mib(pair: Pair, inventory: Inventory) -> float | None:
-    sizes = {(node.name, gpu.index): gpu.memory_mib for node in inventory.nodes for gpu in node.gpus}
-    mine = [sizes.get((share.node, index)) for share in pair.placement.shares for index in share.gpu_indices]
+def _size_mib(pair: Pair, readings: GpuReadings) -> float | None:
+    mine = [readings.size_mib(share.node, index) for share in pair.placement.shares for index in share.gpu_indices]
     known = [size for size in mine if size is not None]
     return min(known) if known and len(known) == len(mine) else None
 

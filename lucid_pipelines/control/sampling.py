@@ -12,7 +12,7 @@ from datetime import datetime
 
 from lucid_pipelines.control.facts import GpuKey, age_s
 from lucid_pipelines.control.system import System
-from lucid_pipelines.domain.cluster import GpuSample, Inventory
+from lucid_pipelines.domain.cluster import GpuSample, Inventory, Node
 from lucid_pipelines.domain.errors import ExternalError, LucidError, NotFoundError
 from lucid_pipelines.domain.job import Attempt, Job, Profile
 from lucid_pipelines.ports import Cluster, LiveProfiles
@@ -36,7 +36,7 @@ class GpuReadings:
         self._cluster = cluster
         self._inventory = inventory
         self._samples: dict[GpuKey, GpuSample] | None = None
-        self._sizes_mib: dict[GpuKey, float | None] | None = None
+        self._nodes: dict[str, Node] | None = None
         self._error: ExternalError | None = None
 
     @property
@@ -52,13 +52,12 @@ class GpuReadings:
                 raise
         return self._samples
 
-    @property
-    def sizes_mib(self) -> Mapping[GpuKey, float | None]:
-        """Memory of each GPU. Raises ``ExternalError``."""
-        if self._sizes_mib is None:
-            nodes = (self._inventory or self._cluster.inventory()).nodes
-            self._sizes_mib = {(node.name, gpu.index): gpu.memory_mib for node in nodes for gpu in node.gpus}
-        return self._sizes_mib
+    def size_mib(self, node: str, index: int) -> float | None:
+        """Memory of a GPU; ``None`` = not known. Raises ``ExternalError``."""
+        if self._nodes is None:
+            self._nodes = {known.name: known for known in (self._inventory or self._cluster.inventory()).nodes}
+        gpus = self._nodes[node].gpus if node in self._nodes else ()
+        return next((gpu.memory_mib for gpu in gpus if gpu.index == index), None)
 
 
 def measured_profile(system: System, attempt: Attempt, since: datetime | None = None) -> Profile | None:
@@ -151,12 +150,17 @@ def look_at_gpus(system: System, inventory: Inventory, queue: QueueView, now: da
     only ever used by jobs of ours, so they are not asked.
     """
     memory = system.memory
-    free = _free_real_gpus(inventory, queue)
+    real = {
+        (node.name, gpu.index): gpu.memory_mib for node in inventory.nodes for gpu in node.gpus if not gpu.is_virtual
+    }
+    if not real:
+        memory.dirty = frozenset()
+        return
     memory.left = {key: at for key, at in memory.left.items() if age_s(at, now) < _LEAVES_WITHIN_S}
-    if queue.slots is not memory.slots:
-        held = {(slot.node, slot.gpu_index) for slot in queue.slots}
-        memory.left |= dict.fromkeys(memory.held - held, now)
-        memory.slots, memory.held = queue.slots, held
+    held = {(slot.node, slot.gpu_index) for slot in queue.slots}
+    memory.left |= dict.fromkeys(memory.held - held, now)
+    memory.held = held
+    free = {key: size_mib for key, size_mib in real.items() if key not in held}
     if not free:
         memory.dirty = frozenset()
         return
@@ -177,15 +181,6 @@ def look_at_gpus(system: System, inventory: Inventory, queue: QueueView, now: da
         system.store.counters.add("gpus_found_dirty", len(newly), now=now)
         _log.warning("GPUs are in use by somebody else; nothing is started on them: %s", sorted(newly))
     memory.dirty = dirty
-
-
-def _free_real_gpus(inventory: Inventory, queue: QueueView) -> dict[GpuKey, float | None]:
-    real = {
-        (node.name, gpu.index): gpu.memory_mib for node in inventory.nodes for gpu in node.gpus if not gpu.is_virtual
-    }
-    for slot in queue.slots if real else ():
-        real.pop((slot.node, slot.gpu_index), None)
-    return real
 
 
 def is_in_use(sample: GpuSample | None, size_mib: float | None) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import bindparam, select
 
 from lucid_pipelines.domain.errors import InputError, NotFoundError, StateError
 from lucid_pipelines.domain.states import Mode
@@ -14,9 +14,11 @@ from lucid_pipelines.store import tables
 from lucid_pipelines.store.codec import action_from_row
 from lucid_pipelines.store.database import Database, Transaction
 from lucid_pipelines.store.records import Action, ActionState, Json
+from lucid_pipelines.store.statements import key_values, select_by
 
 _ACTIONS = tables.actions
 _EMPTY: dict[str, Any] = {column.name: None for column in _ACTIONS.columns}
+_BY_KEYS = select(_ACTIONS).where(_ACTIONS.c.key.in_(bindparam("keys", expanding=True)))
 
 
 class Actions:
@@ -56,7 +58,7 @@ class Actions:
         def work(tx: Transaction) -> tuple[Action, bool]:
             numbers = tx.insert_new(_ACTIONS, [row])
             if not numbers:
-                first = dict(tx.execute(select(_ACTIONS).where(_ACTIONS.c.key == key)).mappings().one())
+                first = dict(tx.execute(select_by(_ACTIONS, "key"), key_values({"key": key})).mappings().one())
                 if first["state"] == ActionState.PROPOSED and first["mode"] != mode.value:
                     first = _locked(tx, first["id"])
                     if first["state"] == ActionState.PROPOSED:
@@ -143,10 +145,10 @@ class Actions:
 
     def by_keys(self, keys: Collection[str]) -> dict[str, Action]:
         """The actions that have these keys."""
-        query = select(_ACTIONS).where(_ACTIONS.c.key.in_(sorted(keys)))
         if not keys:
             return {}
-        return self._database.read(lambda c: {row["key"]: action_from_row(row) for row in c.execute(query).mappings()})
+        rows = self._database.rows(_BY_KEYS, {"keys": sorted(keys)})
+        return {row["key"]: action_from_row(row) for row in rows}
 
     def find(
         self,
@@ -170,7 +172,7 @@ class Actions:
             query = query.where(_ACTIONS.c.target == target)
         if scored is not None:
             query = query.where(_ACTIONS.c.scored_at.is_not(None) if scored else _ACTIONS.c.scored_at.is_(None))
-        return self._database.read(lambda c: [action_from_row(row) for row in c.execute(query).mappings()])
+        return [action_from_row(row) for row in self._database.rows(query)]
 
 
 def _check_number(action_id: int) -> None:
@@ -188,13 +190,13 @@ def _lapsed_at(row: dict[str, Any], now: datetime) -> datetime | None:
 
 def _locked(tx: Transaction, action_id: int) -> dict[str, Any]:
     _check_number(action_id)
-    row = tx.execute(select(_ACTIONS).where(_ACTIONS.c.id == action_id).with_for_update()).mappings().first()
+    row = tx.locked(_ACTIONS, id=action_id)
     if row is None:
         raise NotFoundError(f"no action has this number: {action_id}")
-    return dict(row)
+    return row
 
 
 def _changed(tx: Transaction, row: dict[str, Any], values: dict[str, Any]) -> Action:
-    tx.execute(update(_ACTIONS).where(_ACTIONS.c.id == row["id"]).values(values))
+    tx.change(_ACTIONS, values, id=row["id"])
     tx.touch()
     return action_from_row(row | values)

@@ -20,6 +20,7 @@ from lucid_pipelines.store.ending import End, record_end
 from lucid_pipelines.store.ids import job_id_of
 from lucid_pipelines.store.placing import place
 from lucid_pipelines.store.records import EndResult, EventKind
+from lucid_pipelines.store.statements import key_values, select_by
 
 _ATTEMPTS = tables.attempts
 
@@ -42,8 +43,8 @@ class Attempts:
 
     def of_job(self, job_id: str) -> list[Attempt]:
         """All attempts of a job, first one first."""
-        query = select(_ATTEMPTS).where(_ATTEMPTS.c.job_id == job_id).order_by(_ATTEMPTS.c.number)
-        return self._database.read(lambda c: [attempt_from_row(row) for row in c.execute(query).mappings()])
+        rows = self._database.rows(select_by(_ATTEMPTS, "job_id"), key_values({"job_id": job_id}))
+        return sorted((attempt_from_row(row) for row in rows), key=lambda attempt: attempt.number)
 
     def active(self) -> list[Attempt]:
         """Every attempt that has not ended, oldest placement first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, select
 
 from lucid_pipelines.domain.errors import NotFoundError, StateError, did_you_mean
 from lucid_pipelines.domain.states import JobState, Outcome, require_transition
@@ -21,10 +21,10 @@ JobRow = dict[str, Any]
 
 def lock_job(tx: Transaction, job_id: str) -> JobRow:
     """Return the job's row, locked until the transaction ends. Jobs are locked before anything of theirs."""
-    row = tx.execute(select(_JOBS).where(_JOBS.c.job_id == job_id).with_for_update()).mappings().first()
+    row = tx.locked(_JOBS, job_id=job_id)
     if row is None:
         raise job_not_found(tx.connection, job_id)
-    return dict(row)
+    return row
 
 
 def job_not_found(connection: Connection, text: str) -> NotFoundError:
@@ -37,8 +37,7 @@ def job_not_found(connection: Connection, text: str) -> NotFoundError:
 def change_job(tx: Transaction, row: JobRow, values: dict[str, Any]) -> JobRow:
     """Write ``values`` into a locked job; its version counts up. Returns the new row."""
     values = values | {"version": row["version"] + 1}
-    guard = (_JOBS.c.job_id == row["job_id"]) & (_JOBS.c.version == row["version"])
-    if tx.execute(update(_JOBS).where(guard).values(values)).rowcount != 1:
+    if tx.change(_JOBS, values, job_id=row["job_id"], version=row["version"]) != 1:
         raise StateError(f"somebody else changed the job first; read it again: {row['job_id']}")
     tx.changed.add(row["job_id"])
     return row | values

@@ -12,11 +12,20 @@ from sqlalchemy import delete, select
 
 from lucid_pipelines.store import tables
 from lucid_pipelines.store.database import Database, Transaction
+from lucid_pipelines.store.statements import key_values, select_by
 
 _COUNTERS = tables.counters
 _META = tables.meta
 
 _Held = dict[str, tuple[int, datetime]]
+
+
+def _more(new: Any) -> dict[str, Any]:
+    return {"value": _COUNTERS.c.value + new.value, "updated_at": new.updated_at}
+
+
+def _other_value(new: Any) -> dict[str, Any]:
+    return {"value": new.value, "updated_at": new.updated_at}
 
 
 class _OfThread(threading.local):
@@ -53,6 +62,18 @@ class Counters:
             self._of_thread.held = None
             self._write(held)
 
+    def write_held(self) -> None:
+        """Write now what ``held`` keeps back: last in a transaction that is made anyway, it costs none of its own.
+
+        Call ``drop_held`` once that is committed; when it fails, the counts stand and are written at the end.
+        """
+        self._write(self._of_thread.held or {})
+
+    def drop_held(self) -> None:
+        """Forget what ``write_held`` has written."""
+        if self._of_thread.held is not None:
+            self._of_thread.held.clear()
+
     def add_many(self, amounts: Mapping[str, int], *, now: datetime) -> None:
         """Count under several names in one transaction."""
         held = self._of_thread.held
@@ -67,8 +88,7 @@ class Counters:
             tx.upsert(
                 _COUNTERS,
                 [{"name": name, "value": by, "updated_at": at} for name, (by, at) in sorted(amounts.items())],
-                ["name"],
-                changed=lambda new: {"value": _COUNTERS.c.value + new.value, "updated_at": new.updated_at},
+                _more,
             )
 
         if amounts:
@@ -89,18 +109,13 @@ class Meta:
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of a key, or ``default`` when it was never set."""
-        query = select(_META.c.value).where(_META.c.key == key)
-        row = self._database.read(lambda c: c.execute(query).first())
-        return default if row is None else row[0]
+        rows = self._database.rows(select_by(_META, "key"), key_values({"key": key}))
+        return rows[0]["value"] if rows else default
 
     def set(self, key: str, value: object, *, now: datetime) -> None:
         """Set a key. ``None`` is a value too; use ``remove`` to forget it."""
         values = {"key": key, "value": value, "updated_at": now}
-        self._database.write(
-            lambda tx: tx.upsert(
-                _META, [values], ["key"], lambda new: {"value": new.value, "updated_at": new.updated_at}
-            )
-        )
+        self._database.write(lambda tx: tx.upsert(_META, [values], _other_value))
 
     def remove(self, key: str) -> bool:
         """Forget a key. Returns whether it was there."""

@@ -10,20 +10,22 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, CursorResult, Engine, Executable, Table, insert, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, CursorResult, Engine, Executable, RowMapping, Table, update
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
 from lucid_pipelines.domain.errors import ExternalError, InputError, LucidError
 from lucid_pipelines.domain.states import JobState
 from lucid_pipelines.store import tables
+from lucid_pipelines.store.engine import reading
 from lucid_pipelines.store.faults import is_retried, translated
 from lucid_pipelines.store.records import EventKind
+from lucid_pipelines.store.statements import OfNewRow, insert_into, insert_new, key_values, select_by, update_by, upsert
 from lucid_pipelines.store.types import check_row
 
 T = TypeVar("T")
 _DEADLOCK_TRIES = 5
+_COUNT_UP = update(tables.changes).values(value=tables.changes.c.value + 1)
 
 
 @dataclass
@@ -47,6 +49,19 @@ class Transaction:
         assert isinstance(result, CursorResult)
         return result
 
+    def locked(self, table: Table, **key: Any) -> dict[str, Any] | None:
+        """The row with this key, locked until the transaction ends; ``None`` = there is none."""
+        row = self.execute(select_by(table, *key, lock=True), key_values(key)).mappings().first()
+        return None if row is None else dict(row)
+
+    def insert(self, table: Table, rows: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
+        """Insert one row, or some of one shape."""
+        self.execute(insert_into(table), rows)
+
+    def change(self, table: Table, values: Mapping[str, Any], **key: Any) -> int:
+        """Set these values in the rows with this key. Returns how many there are."""
+        return self.execute(update_by(table, *key), {**key_values(key), **values}).rowcount
+
     def insert_or_ignore(self, table: Table, row: Mapping[str, Any]) -> bool:
         """Insert a row unless it meets a unique key. Returns whether it went in."""
         return len(self.insert_new(table, [row])) == 1
@@ -59,31 +74,13 @@ class Transaction:
         """
         if not rows:
             return []
-        dialect = sqlite if self.connection.dialect.name == "sqlite" else postgresql
-        key = next(iter(table.primary_key.columns))
-        statement = dialect.insert(table).on_conflict_do_nothing().returning(key)
-        return list(self.execute(statement, list(rows)).scalars())
+        return list(self.execute(insert_new(table, self.connection.dialect.name), list(rows)).scalars())
 
     def upsert(
-        self,
-        table: Any,
-        rows: Sequence[Mapping[str, Any]],
-        keys: list[str],
-        changed: Callable[[Any], Any],
-        only_if: Callable[[Any], Any] = lambda new: None,
+        self, table: Table, rows: Sequence[Mapping[str, Any]], changed: OfNewRow, only_if: OfNewRow | None = None
     ) -> None:
-        """Insert rows of one shape, or change those that have their keys.
-
-        Args:
-            changed: maps the new row to the values to set.
-            only_if: maps the new row to the condition under which the old one is changed.
-        """
-        dialect = sqlite if self.connection.dialect.name == "sqlite" else postgresql
-        statement: Any = dialect.insert(table)
-        new = statement.excluded
-        self.execute(
-            statement.on_conflict_do_update(index_elements=keys, set_=changed(new), where=only_if(new)), list(rows)
-        )
+        """Insert rows of one shape, or change those that have their primary keys; see ``statements.upsert``."""
+        self.execute(upsert(table, self.connection.dialect.name, changed, only_if), list(rows))
 
     def event(
         self,
@@ -140,9 +137,9 @@ class Transaction:
         untold = self.changed - {event["job_id"] for event in self.events}
         assert not untold, f"changed without an event, so that no loop would see it: {sorted(untold)}"
         if self.touched or self.events:
-            self.execute(update(tables.changes).values(value=tables.changes.c.value + 1))
+            self.execute(_COUNT_UP)
         if self.events:
-            self.execute(insert(tables.events), self.events)
+            self.insert(tables.events, self.events)
 
 
 class Database:
@@ -151,8 +148,6 @@ class Database:
     def __init__(self, engine: Engine, url: URL) -> None:
         self.url = url
         self._engine = engine
-        reads = {} if url.get_backend_name() == "sqlite" else {"isolation_level": "REPEATABLE READ"}
-        self._reader = engine.execution_options(**reads)
         self._writer = engine.execution_options(lucid_writes=True)
         self._of_thread = _OfThread()
 
@@ -167,11 +162,29 @@ class Database:
             ExternalError: the database cannot be used; the message says what to do.
         """
         outer = self._of_thread.transaction
-        if outer is not None:
-            return outer.part(lambda tx: work(tx.connection), self.url)
         try:
-            with self._reader.connect() as connection:
+            if outer is not None:
+                return work(outer.connection)
+            with reading(self._engine, statements="many") as connection:
                 return work(connection)
+        except SQLAlchemyError as exc:
+            if outer is not None:
+                outer.failure = exc  # there is nothing to undo, and PostgreSQL has given the transaction up
+            raise translated(exc, self.url) from exc
+
+    def rows(self, query: Executable, values: Mapping[str, Any] | None = None) -> Sequence[RowMapping]:
+        """What one ``SELECT`` gives; within ``together``, of what was written there so far.
+
+        One statement sees one moment by itself, so it is spared a transaction and its round trips.
+
+        Raises:
+            ExternalError: the database cannot be used; the message says what to do.
+        """
+        if self._of_thread.transaction is not None:
+            return self.read(lambda connection: connection.execute(query, values).mappings().all())
+        try:
+            with reading(self._engine, statements="one") as connection:
+                return connection.execute(query, values).mappings().all()
         except SQLAlchemyError as exc:
             raise translated(exc, self.url) from exc
 
@@ -185,7 +198,9 @@ class Database:
             InputError: a value that the database cannot keep.
         """
         outer = self._of_thread.transaction
-        return self._write(work) if outer is None else outer.part(work, self.url)
+        if outer is None:
+            return self._write(work)
+        return work(outer) if self._of_thread.is_one else outer.part(work, self.url)
 
     def together(self, work: Callable[[], T]) -> T:
         """Make one transaction of everything that ``work`` writes in this thread: all of it is kept, or nothing.
@@ -209,6 +224,23 @@ class Database:
             return result
 
         return self._write(joined)
+
+    def as_one(self, work: Callable[[], T]) -> T:
+        """Within ``together``: a part of it all of which is kept, or nothing, without a savepoint for each write.
+
+        What one of its writes raises, ``work`` lets out.
+        """
+        outer, here = self._of_thread.transaction, self._of_thread
+        assert outer is not None and not here.is_one, "a part of one transaction, and not of such a part"
+
+        def joined(_: Transaction) -> T:
+            here.is_one = True
+            try:
+                return work()
+            finally:
+                here.is_one = False
+
+        return outer.part(joined, self.url)
 
     def _write(self, work: Callable[[Transaction], T]) -> T:
         for attempt in range(1, _DEADLOCK_TRIES + 1):
@@ -239,6 +271,8 @@ class _OfThread(threading.local):
     """The transaction that this thread has opened with ``together``."""
 
     transaction: Transaction | None = None
+    is_one: bool = False
+    """Whether its writes now stand or fall together (``as_one``)."""
 
 
 def _too_large(error: OverflowError) -> InputError:

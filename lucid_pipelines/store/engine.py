@@ -6,16 +6,19 @@ import os
 import sqlite3
 import time
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from lucid_pipelines.domain.errors import ExternalError
 
 POSTGRES_LOCK_TIMEOUT_S = 30.0
+_ONE_MOMENT = ("isolation_level", "REPEATABLE READ", None)
 POSTGRES_SCHEMA = "lucid"
 """Our tables live in a schema of their own: other programs' databases (Dagster's too) have tables named jobs."""
 
@@ -61,8 +64,9 @@ def _sqlite_engine(url: URL, *, busy_timeout_s: float, durable: bool, pool_size:
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Any) -> None:
-        writes = connection.get_execution_options().get("lucid_writes", False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        options = connection.get_execution_options()
+        if options.get("lucid_begins", True):
+            connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get("lucid_writes", False) else "BEGIN")
 
     return engine
 
@@ -86,16 +90,39 @@ def _use_wal(connection: sqlite3.Connection, patience_s: float) -> None:
 
 
 def _postgres_engine(url: URL, *, pool_size: int) -> Engine:
-    ours = f"-c timezone=UTC -c lock_timeout={int(POSTGRES_LOCK_TIMEOUT_S * 1000)} -c search_path={POSTGRES_SCHEMA}"
+    ours = r"-c default_transaction_isolation=read\ committed "  # not by SQLAlchemy: see ``reading``
+    ours += f"-c timezone=UTC -c lock_timeout={int(POSTGRES_LOCK_TIMEOUT_S * 1000)} -c search_path={POSTGRES_SCHEMA}"
     options = f"{url.query.get('options', '')} {ours}".strip()
     return create_engine(
         url,
         connect_args={"connect_timeout": 10, "options": options, "application_name": "lucid"},
-        isolation_level="READ COMMITTED",
         pool_pre_ping=True,
         pool_size=pool_size,
         max_overflow=2 * pool_size,
     )
+
+
+@contextmanager
+def reading(engine: Engine, *, statements: Literal["one", "many"]) -> Iterator[Connection]:
+    """A connection to read with: one moment for ``many`` statements, or ``one`` that needs no transaction.
+
+    What kind of transaction it is, psycopg2 is told itself, which costs nothing; with SQLAlchemy's ``isolation_level``
+    each change from and to ``AUTOCOMMIT`` is a round trip.
+    """
+    if engine.dialect.name == "sqlite":
+        with engine.execution_options(lucid_begins=statements == "many").connect() as connection:
+            yield connection
+        return
+    with engine.connect() as connection:
+        driver: Any = connection.connection.dbapi_connection
+        name, value, usual = ("autocommit", True, False) if statements == "one" else _ONE_MOMENT
+        setattr(driver, name, value)
+        try:
+            yield connection
+        finally:
+            connection.rollback()
+            if not driver.closed:
+                setattr(driver, name, usual)
 
 
 def _forget_connections_after_fork(engine: Engine) -> None:

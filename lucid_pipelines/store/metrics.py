@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Table, delete, insert, select
+from sqlalchemy import ColumnElement, Table, bindparam, delete, insert, select
 
 from lucid_pipelines.domain.cluster import GpuSample
 from lucid_pipelines.store import tables
@@ -18,6 +18,15 @@ from lucid_pipelines.store.records import LatestSample, MetricPoint
 _SAMPLES = tables.gpu_samples
 _LATEST = tables.gpu_latest
 _METRICS = tables.metrics
+_BETWEEN = (
+    select(_METRICS)
+    .where(
+        _METRICS.c.attempt_id == bindparam("attempt_id"),
+        _METRICS.c.name == bindparam("name"),
+        _METRICS.c.at.between(bindparam("since"), bindparam("until")),
+    )
+    .order_by(_METRICS.c.id)
+)
 
 
 class Metrics:
@@ -39,9 +48,8 @@ class Metrics:
                     {"node": node, "gpu_index": index, "at": sample.sampled_at, "sample": sample_to_json(sample)}
                     for (node, index), sample in sorted(newest.items())
                 ],
-                ["node", "gpu_index"],
-                changed=lambda new: {"at": new.at, "sample": new.sample},
-                only_if=lambda new: new.at >= _LATEST.c.at,
+                _newest_sample,
+                _is_newer,
             )
             if attempt_id is not None:
                 rows = [{"attempt_id": attempt_id, "at": s.sampled_at, "sample": sample_to_json(s)} for s in samples]
@@ -80,6 +88,11 @@ class Metrics:
 
         self._database.write(work)
 
+    def points_between(self, attempt_id: str, name: str, since: datetime, until: datetime) -> list[MetricPoint]:
+        """Values of an attempt that were taken between two moments, inclusive, in the order of their arrival."""
+        values = {"attempt_id": attempt_id, "name": name, "since": since, "until": until}
+        return [_point(row) for row in self._database.rows(_BETWEEN, values)]
+
     def points(self, attempt_id: str, name: str | None = None, *, last: int | None = None) -> list[MetricPoint]:
         """Values of an attempt, in the order of their arrival; the newest ``last`` of them if given."""
         query = select(_METRICS).where(_METRICS.c.attempt_id == attempt_id).order_by(_METRICS.c.id.desc())
@@ -87,6 +100,14 @@ class Metrics:
             query = query.where(_METRICS.c.name == name)
         rows = self._database.read(lambda c: c.execute(query.limit(last)).mappings().all())
         return [_point(row) for row in reversed(rows)]
+
+
+def _newest_sample(new: Any) -> dict[str, Any]:
+    return {"at": new.at, "sample": new.sample}
+
+
+def _is_newer(new: Any) -> ColumnElement[bool]:
+    return new.at >= _LATEST.c.at
 
 
 def keep_newest(tx: Transaction, table: Table, mine: ColumnElement[bool], keep: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import bindparam, select, update
 
 from lucid_pipelines.domain.errors import NotFoundError
 from lucid_pipelines.store import tables
@@ -14,9 +14,16 @@ from lucid_pipelines.store.codec import pair_from_row
 from lucid_pipelines.store.database import Database, Transaction
 from lucid_pipelines.store.ids import job_id_of
 from lucid_pipelines.store.records import EventKind, Json, Pair, PairVerdict
+from lucid_pipelines.store.statements import key_values, select_by
 
 WHO = "binder"
 _PAIRS = tables.pairs
+_SPLIT_SINCE = (
+    select(_PAIRS)
+    .where(_PAIRS.c.ended_at >= bindparam("since"), _PAIRS.c.verdict == PairVerdict.SPLIT.value)
+    .order_by(_PAIRS.c.id.desc())
+    .limit(bindparam("at_most"))
+)
 _WORDS = {
     PairVerdict.WATCHED: "watched",
     PairVerdict.KEPT: "kept",
@@ -57,19 +64,16 @@ class Pairs:
 
     def get(self, pair_id: int) -> Pair:
         """Raises ``NotFoundError``."""
-        query = select(_PAIRS).where(_PAIRS.c.id == pair_id)
-        row = self._database.read(lambda c: c.execute(query).mappings().first())
-        if row is None:
+        rows = self._database.rows(select_by(_PAIRS, "id"), key_values({"id": pair_id}))
+        if not rows:
             raise NotFoundError(f"no pair has this number: {pair_id}")
-        return pair_from_row(row)
+        return pair_from_row(rows[0])
 
     def find(
         self,
         *,
         attempt_id: str | None = None,
         since: datetime | None = None,
-        ended_since: datetime | None = None,
-        verdict: PairVerdict | None = None,
         limit: int | None = None,
     ) -> list[Pair]:
         """Pairs that meet every filter given, newest first; ``since`` looks at when they were formed."""
@@ -79,11 +83,11 @@ class Pairs:
             query = query.where(mine)
         if since is not None:
             query = query.where(_PAIRS.c.formed_at >= since)
-        if ended_since is not None:
-            query = query.where(_PAIRS.c.ended_at >= ended_since)
-        if verdict is not None:
-            query = query.where(_PAIRS.c.verdict == verdict.value)
-        return self._database.read(lambda c: [pair_from_row(row) for row in c.execute(query).mappings()])
+        return [pair_from_row(row) for row in self._database.rows(query)]
+
+    def split_since(self, since: datetime, *, limit: int) -> list[Pair]:
+        """Pairs that were to be split and have ended since a moment, newest first."""
+        return [pair_from_row(row) for row in self._database.rows(_SPLIT_SINCE, {"since": since, "at_most": limit})]
 
     def judge(self, pair_id: int, verdict: PairVerdict, why: str, measured: Json, *, now: datetime) -> Pair:
         """Keep what was measured and concluded. Another verdict wakes a loop, and is told in the later job's story.
@@ -95,20 +99,22 @@ class Pairs:
         """
 
         def work(tx: Transaction) -> Pair:
-            mine = select(_PAIRS).where(_PAIRS.c.id == pair_id)
-            later = tx.execute(mine.with_only_columns(_PAIRS.c.later_attempt_id)).scalar()
-            if later is None:
+            values: dict[str, Any] = {"measured": dict(measured), "why": why}
+            row = tx.execute(select_by(_PAIRS, "id"), key_values({"id": pair_id})).mappings().first()
+            if row is None:
                 raise NotFoundError(f"no pair has this number: {pair_id}")
-            job = lock_job(tx, job_id_of(later))  # a job before anything of its own, as everywhere
-            row = tx.execute(mine.with_for_update()).mappings().one()
+            job = None
+            if row["verdict"] != verdict:  # a job is locked before anything of its own, as everywhere
+                job = lock_job(tx, job_id_of(row["later_attempt_id"]))
+            row = tx.locked(_PAIRS, id=pair_id)
+            assert row is not None, "pairs are never deleted"
             if row["verdict"] == PairVerdict.SPLIT or row["ended_at"] is not None:
                 return pair_from_row(row)
-            values: dict[str, Any] = {"measured": dict(measured), "why": why}
-            if row["verdict"] != verdict:
+            if job is not None and row["verdict"] != verdict:
                 values |= {"verdict": verdict.value, "verdict_at": now}
                 told = f"its pair is {_WORDS[verdict]}: {why}"
                 note(tx, job, EventKind.NOTE, who=WHO, why=told, now=now, evidence={"pair": pair_id})
-            tx.execute(update(_PAIRS).where(_PAIRS.c.id == pair_id).values(values))
-            return pair_from_row(dict(row) | values)
+            tx.change(_PAIRS, values, id=pair_id)
+            return pair_from_row(row | values)
 
         return self._database.write(work)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, insert, select, tuple_, update
+from sqlalchemy import bindparam, delete, select, tuple_
 
 from lucid_pipelines.domain.cluster import Placement
 from lucid_pipelines.domain.errors import InputError, StateError
@@ -19,12 +19,28 @@ from lucid_pipelines.store.estimates import insert_estimate
 from lucid_pipelines.store.intents import insert_intent
 from lucid_pipelines.store.pairs import insert_pair
 from lucid_pipelines.store.records import EventKind, IntentKind
+from lucid_pipelines.store.statements import key_values, select_by
 
 _SLOTS = tables.gpu_slots
 _ATTEMPTS = tables.attempts
+_CONDITIONS = tables.node_conditions
 _BOTH = (0, 1)
 _MAX_INDEX = 1 << 16
 GpuKey = tuple[str, int]
+_IN_FORCE = select(_CONDITIONS).where(
+    _CONDITIONS.c.lifted_at.is_(None), _CONDITIONS.c.node.in_(bindparam("nodes", expanding=True))
+)
+_OPEN = (
+    select(_ATTEMPTS)
+    .where(_ATTEMPTS.c.job_id == bindparam("job_id"), _ATTEMPTS.c.state != AttemptState.ENDED.value)
+    .with_for_update()
+)
+_SECOND_HALF = delete(_SLOTS).where(
+    _SLOTS.c.node == bindparam("in_node"),
+    _SLOTS.c.gpu_index == bindparam("of_gpu"),
+    _SLOTS.c.slot == 1,
+    _SLOTS.c.attempt_id == bindparam("of"),
+)
 
 
 def place(
@@ -61,7 +77,7 @@ def place(
         "stop_never_pack": False,
         "gpu_sharing": gpu_sharing,
     }
-    tx.execute(insert(_ATTEMPTS).values(attempt))
+    tx.insert(_ATTEMPTS, attempt)
     if partner_job_id is None:
         _take_slots(tx, attempt["attempt_id"], [(gpu, slot) for gpu in gpus for slot in _BOTH])
     else:
@@ -126,9 +142,7 @@ def _gpus(placement: Placement) -> list[GpuKey]:
 
 
 def _refuse_isolated(tx: Transaction, placement: Placement, gpus: list[GpuKey]) -> None:
-    conditions = tables.node_conditions
-    in_force = conditions.c.lifted_at.is_(None) & conditions.c.node.in_(placement.node_names)
-    for reason in tx.execute(select(conditions).where(in_force)).mappings():
+    for reason in tx.execute(_IN_FORCE, {"nodes": placement.node_names}).mappings():
         if reason["gpu_index"] is None or (reason["node"], reason["gpu_index"]) in gpus:
             where = reason["node"] if reason["gpu_index"] is None else f"{reason['node']}[{reason['gpu_index']}]"
             raise StateError(f"the GPUs are isolated ({reason['reason']}, by {reason['owner']}): {where}")
@@ -164,26 +178,25 @@ def _share_slots(
     partner_id = partner["job_id"]
     if partner["never_pack"]:
         raise StateError(f"the partner must not share its GPUs (never_pack): {partner_id}")
-    mine = (_ATTEMPTS.c.job_id == partner_id) & (_ATTEMPTS.c.state != AttemptState.ENDED.value)
-    host = tx.execute(select(_ATTEMPTS).where(mine).with_for_update()).mappings().first()
+    host = tx.execute(_OPEN, {"job_id": partner_id}).mappings().first()
     if host is None:
         raise StateError(f"the partner holds no GPU; it is {partner['state']}: {partner_id}")
     if host["state"] == AttemptState.STOPPING:
         raise StateError(f"the partner is being stopped; nothing is packed beside it: {partner_id}")
     host_id = host["attempt_id"]
     held: dict[GpuKey, list[int]] = {}
-    for slot in tx.execute(select(_SLOTS).where(_SLOTS.c.attempt_id == host_id)).mappings():
+    for slot in tx.execute(select_by(_SLOTS, "attempt_id"), key_values({"attempt_id": host_id})).mappings():
         held.setdefault((slot["node"], slot["gpu_index"]), []).append(slot["slot"])
     missing = [f"{node}[{index}]" for node, index in gpus if (node, index) not in held]
     if missing:
         raise StateError(f"the partner {partner_id} does not hold every GPU of the placement: {', '.join(missing)}")
-    for (node, index), slots in sorted(held.items()):
-        if (node, index) in gpus and len(slots) == len(_BOTH):
-            slots.remove(1)
-            half = (_SLOTS.c.node == node) & (_SLOTS.c.gpu_index == index) & (_SLOTS.c.slot == 1)
-            tx.execute(delete(_SLOTS).where(half, _SLOTS.c.attempt_id == host_id))
+    whole = [gpu for gpu in gpus if len(held[gpu]) == len(_BOTH)]
+    if whole:
+        tx.execute(_SECOND_HALF, [{"in_node": node, "of_gpu": index, "of": host_id} for node, index in whole])
+    for gpu in whole:
+        held[gpu].remove(1)
     _take_slots(tx, attempt["attempt_id"], [(gpu, 1 - held[gpu][0]) for gpu in gpus])
-    tx.execute(update(_ATTEMPTS).where(_ATTEMPTS.c.attempt_id == host_id).values(partner_job_id=attempt["job_id"]))
+    tx.change(_ATTEMPTS, {"partner_job_id": attempt["job_id"]}, attempt_id=host_id)
     insert_pair(tx, host_id, attempt, reasons, now)
     evidence = {"attempt_id": host_id, "partner_job_id": attempt["job_id"], "reasons": reasons}
     note(tx, change_job(tx, partner, {}), EventKind.PAIRED, who=who, why="shares its GPUs", now=now, evidence=evidence)

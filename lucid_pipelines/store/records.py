@@ -6,14 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from itertools import chain
+from operator import attrgetter
 from typing import Any, Generic, TypedDict, TypeVar
 
 from lucid_pipelines.domain.cluster import GpuSample, Placement
 from lucid_pipelines.domain.history import HistoryRow
 from lucid_pipelines.domain.job import Attempt, Estimate, Job, Profile
 from lucid_pipelines.domain.states import Cause, JobState, Mode, Outcome
+from lucid_pipelines.store.ids import attempt_id
 
 T = TypeVar("T")
+_SLOT_ORDER = attrgetter("node", "gpu_index", "slot")
 Json = Mapping[str, Any]
 
 
@@ -235,7 +239,9 @@ class QueueView:
         change: value of the change counter that the view shows.
         waiting: jobs in ``queued`` and ``profile_queued``, oldest submission first.
         active: jobs in ``running`` and ``profiling`` with their attempts, oldest placement first.
-        slots: every GPU half in use.
+        jobs: the waiting and the active ones, by job id.
+        running: the active ones, by attempt id.
+        held: every GPU half in use, by attempt id.
         isolated: reasons in force.
         pairs: attempts that share GPUs.
         loans: nodes that are lent.
@@ -244,10 +250,22 @@ class QueueView:
     change: int
     waiting: tuple[Job, ...]
     active: tuple[ActiveAttempt, ...]
-    slots: tuple[SlotUse, ...]
+    jobs: Mapping[str, Job]
+    running: Mapping[str, ActiveAttempt]
+    held: Mapping[str, tuple[SlotUse, ...]]
     isolated: tuple[NodeReason, ...]
     pairs: tuple[Pair, ...] = ()
     loans: tuple[Loan, ...] = ()
+
+    @property
+    def slots(self) -> tuple[SlotUse, ...]:
+        """Every GPU half in use, by node and index."""
+        return tuple(sorted(chain.from_iterable(self.held.values()), key=_SLOT_ORDER))
+
+    def active_job(self, job_id: str) -> ActiveAttempt | None:
+        """The job and its attempt, if it holds GPUs."""
+        job = self.jobs.get(job_id)
+        return None if job is None else self.running.get(attempt_id(job_id, job.attempt_count))
 
 
 @dataclass(frozen=True, slots=True)

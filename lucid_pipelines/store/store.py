@@ -113,6 +113,13 @@ class Store:
         """
         return self._database.together(work)
 
+    def as_one(self, work: Callable[[], T]) -> T:
+        """Within ``together``: a part all of which is kept, or nothing.
+
+        What one of its writes raises, ``work`` lets out.
+        """
+        return self._database.as_one(work)
+
     def change_counter(self) -> int:
         """See ``Queue.change_counter``."""
         return self.queue.change_counter()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 
 from lucid_pipelines.store import tables
 from lucid_pipelines.store.database import Database, Transaction
@@ -14,6 +14,7 @@ from lucid_pipelines.store.records import MetricPoint, Tracked
 
 _TRACKED = tables.tracked
 _METRICS = tables.metrics
+_OF_ATTEMPTS = select(_TRACKED).where(_TRACKED.c.attempt_id.in_(bindparam("ids", expanding=True)))
 _AT_ONCE = 100
 _TRIM_EVERY = 50
 """Looks between two trims of an attempt's values: they may exceed their bound by what so many looks add."""
@@ -30,8 +31,7 @@ class Tracking:
         found: dict[str, Tracked] = {}
         ids = sorted(set(attempt_ids))
         for begin in range(0, len(ids), _AT_ONCE):
-            query = select(_TRACKED).where(_TRACKED.c.attempt_id.in_(ids[begin : begin + _AT_ONCE]))
-            rows = self._database.read(lambda c, query=query: c.execute(query).mappings().all())
+            rows = self._database.rows(_OF_ATTEMPTS, {"ids": ids[begin : begin + _AT_ONCE]})
             found |= {row["attempt_id"]: _tracked(row) for row in rows}
         return found
 

@@ -103,6 +103,8 @@ def as_utc(value: datetime) -> datetime:
 
 def check_text(value: str) -> None:
     """Raise ``InputError`` for text that PostgreSQL, and so the project, cannot keep."""
+    if value.isascii() and "\x00" not in value:
+        return
     if "\x00" in value:
         raise InputError(f"text must not hold a NUL character; remove it from {value[:80]!r}")
     try:
@@ -132,7 +134,9 @@ def _clean_json(value: object) -> object:
             return value
         case datetime():
             return as_utc(value).isoformat()
-        case Mapping():
+        case list() | tuple():  # before the abstract kinds, which are slow to recognise
+            return [_clean_json(item) for item in value]
+        case dict() | Mapping():
             return {str(_clean_json(str(key))): _clean_json(item) for key, item in value.items()}
         case Sequence() | set() | frozenset():
             return [_clean_json(item) for item in value]

@@ -68,6 +68,26 @@ def test_a_part_of_many_is_undone_as_a_whole(store: Store) -> None:
     assert store.jobs.get(two.job_id) == two and store.attempts.of_job(two.job_id) == []
 
 
+def test_what_is_one_is_undone_as_a_whole_and_what_is_beside_it_stays(store: Store) -> None:
+    taken, one, two = running(store), queued(store), queued(store)
+
+    def both() -> None:
+        store.attempts.place(one.job_id, Placement.of({"n1": [1]}), who="s", now=NOW)
+        store.attempts.place(two.job_id, Placement.of({"n1": [0]}), who="s", now=NOW)
+
+    def work() -> None:
+        store.jobs.annotate(one.job_id, who="s", why="beside it", now=NOW)
+        with pytest.raises(StateError, match=taken.attempt_id):
+            store.as_one(both)
+        store.attempts.place(two.job_id, Placement.of({"n1": [2]}), who="s", now=NOW)
+
+    store.together(work)
+    assert store.attempts.of_job(one.job_id) == []
+    assert [event.why for event in store.events.of_job(one.job_id)][-1] == "beside it"
+    assert {slot.gpu_index for slot in store.queue.view().slots} == {0, 2}
+    assert store.jobs.get(two.job_id).state is JobState.RUNNING
+
+
 def test_a_database_that_fails_is_never_taken_for_a_refusal(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The transaction may be lost by then: to go on with the next write would keep a part of it."""
     job = queued(store)
@@ -94,3 +114,20 @@ def test_held_counts_are_written_once_at_the_end(store: Store) -> None:
         store.counters.add("a", now=NOW)
         raise RuntimeError("the work failed; the count stands")
     assert store.counters.all() == {"a": 4, "b": 2}
+
+
+def test_held_counts_go_along_with_a_transaction(store: Store) -> None:
+    with store.counters.held():
+        store.counters.add("a", now=NOW)
+        with pytest.raises(RuntimeError):
+            store.together(lambda: (store.counters.write_held(), _fail()))
+        assert store.counters.all() == {}
+        store.together(store.counters.write_held)
+        store.counters.drop_held()
+        assert store.counters.all() == {"a": 1}
+        store.counters.add("b", now=NOW)
+    assert store.counters.all() == {"a": 1, "b": 1}
+
+
+def _fail() -> None:
+    raise RuntimeError("the work failed; the count stands")

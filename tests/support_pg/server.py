@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -27,6 +28,8 @@ _SETTINGS = {
     "wal_level": "minimal",
     "max_wal_senders": "0",
 }
+_DURABLE_SETTINGS = {"listen_addresses": ""}
+"""PostgreSQL's own defaults but for the network: what a benchmark measures on."""
 _START_TIMEOUT_S = 60.0
 
 
@@ -83,6 +86,15 @@ def server() -> PostgresServer:
     return found
 
 
+def durable_server() -> PostgresServer:
+    """Start a server whose commits survive a power cut, as in production; stopped at exit.
+
+    Raises:
+        PostgresMissingError: none can be started.
+    """
+    return _start(_binaries(), _DURABLE_SETTINGS)
+
+
 @cache
 def _server_or_reason() -> PostgresServer | str:
     try:
@@ -97,13 +109,17 @@ def _lent_or_started() -> PostgresServer:
         lent = PostgresServer(make_url(given))
         atexit.register(lent.drop_all)
         return lent
-    binaries = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
-    if not binaries:
+    return _start(_binaries(), _SETTINGS)
+
+
+def _binaries() -> Path:
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    if not found:
         raise PostgresMissingError("no PostgreSQL: apt-get install postgresql, or set LUCID_TEST_PG_URL")
-    return _start(binaries[-1].parent)
+    return found[-1].parent
 
 
-def _start(binaries: Path) -> PostgresServer:
+def _start(binaries: Path, chosen: Mapping[str, str]) -> PostgresServer:
     folder = Path(tempfile.mkdtemp(prefix="lucid-pg-"))
     as_user = _unprivileged(folder)
     data, log = folder / "data", folder / "log"
@@ -112,7 +128,7 @@ def _start(binaries: Path) -> PostgresServer:
     if done.returncode != 0:
         shutil.rmtree(folder, ignore_errors=True)
         raise PostgresMissingError(f"initdb failed: {done.stderr.strip()[-300:]}")
-    settings = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
+    settings = [part for name, value in chosen.items() for part in ("-c", f"{name}={value}")]
     arguments = ["-D", str(data), "-k", str(folder), *settings]
     with log.open("wb") as output:
         process = subprocess.Popen(
