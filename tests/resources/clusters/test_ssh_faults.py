@@ -153,6 +153,14 @@ def test_a_minute_without_network_loses_nothing(harness: SshHarness, machines: M
     harness.wait(lambda: cluster.poll([never_sent.attempt_id])[never_sent.attempt_id].sight is Sight.EXITED, "it runs")
     for attempt in (*there, elsewhere, never_sent.attempt_id):
         assert harness.output(attempt, "runs") == b"run\n", "started once"
+    machines.cut(machines[0])
+    try:
+        harness.wait(lambda: cluster.poll([lasts])[lasts].sight is Sight.UNOBSERVED, "it is out again")
+        again = str(node_of(cluster).detail)
+        assert "silent for" in again and "longer than" not in again, "its grace has begun anew"
+    finally:
+        machines.mend(machines[0])
+    harness.wait(lambda: cluster.poll([lasts])[lasts].sight is Sight.RUNNING, "it is back")
     for attempt in (lasts, elsewhere):
         cluster.fence(attempt)
 
