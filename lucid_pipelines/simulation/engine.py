@@ -83,8 +83,10 @@ def _run(
     used_gpus = -1
     view = state.view(0.0, forecast=options.forecast, explain=False)
     while True:
-        now_s = min(events.next_s, arrival_s, wake_s)
-        if now_s == math.inf:
+        now_s = events.next_s if events.next_s < arrival_s else arrival_s
+        if wake_s < now_s:
+            now_s = wake_s
+        elif now_s == math.inf:
             return
         while events.next_s <= now_s:
             kind, job = events.pop()
@@ -108,8 +110,8 @@ def _run(
             # Between its rounds the policy decides nothing.
             if wake_s <= now_s:
                 wake_s = math.inf
-            if has_work:
-                wake_s = min(wake_s, (now_s // round_s + 1) * round_s)
+            if has_work and wake_s > (next_round_s := (now_s // round_s + 1) * round_s):
+                wake_s = next_round_s
         elif has_work or state.has_unstable or wake_s <= now_s:
             next_s = _pass(policy, state, view, world, recorder, now_s)
             wake_s = math.inf if next_s is None else next_s
