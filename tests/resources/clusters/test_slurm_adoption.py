@@ -30,12 +30,9 @@ def testbed() -> Iterator[SlurmTestbed]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def opened(folder: Path, testbed: SlurmTestbed, mode: str) -> Client:
-    cluster = {
-        "kind": "slurm",
-        "gpus": "virtual",
-        "slurm": {"conf": testbed.conf, "partitions": ["gpu"], "python": sys.executable},
-    }
+def opened(folder: Path, testbed: SlurmTestbed, mode: str, **tags: str | None) -> Client:
+    slurm = {"conf": testbed.conf, "partitions": ["gpu"], "python": sys.executable, "adopt": tags}
+    cluster = {"kind": "slurm", "gpus": "virtual", "slurm": slurm}
     return Client(settings=make_settings(folder / "home", cluster=cluster, modes={"adopt": mode}))
 
 
@@ -109,6 +106,17 @@ def test_in_shadow_it_only_says_what_it_would_take(tmp_path: Path, testbed: Slur
         assert adopt(client.system) == 0
         (job,) = drive(client, all_ended, [taken_in(client, held).job_id], timeout_s=60)
         assert job.state is JobState.COMPLETED
+
+
+def test_a_site_may_give_us_every_held_job_of_a_partition(tmp_path: Path, testbed: SlurmTestbed) -> None:
+    held = sbatch(testbed, tmp_path, "true", "--gres=gpu:1", "--hold", "--comment=of their own")
+    free = sbatch(testbed, tmp_path, "sleep 1", "--gres=gpu:1")
+    with opened(tmp_path, testbed, "live", comment=None, partition="gpu") as client:
+        assert adopt(client.system) == 1, "a job that is not held is its user's own affair"
+        (job,) = drive(client, all_ended, [taken_in(client, held).job_id], timeout_s=60)
+        assert job.state is JobState.COMPLETED
+        assert adopt(client.system) == 0
+    assert not state_of(testbed, free).startswith("CANCELLED")
 
 
 def test_a_job_that_its_user_released_is_left_alone(tmp_path: Path, testbed: SlurmTestbed) -> None:

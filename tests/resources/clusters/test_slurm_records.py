@@ -16,7 +16,7 @@ from lucid_pipelines.domain.errors import InputError
 from lucid_pipelines.domain.job import ExitRecord
 from lucid_pipelines.ports import Sight
 from lucid_pipelines.resources.clusters.slurm_accounting import parse_accounting
-from lucid_pipelines.resources.clusters.slurm_adoption import find_held, held_job
+from lucid_pipelines.resources.clusters.slurm_adoption import SlurmAdoption, find_held, held_job
 from lucid_pipelines.resources.clusters.slurm_gres import asked_gpus, beside, gres_request, held_indices, node_gpus
 from lucid_pipelines.resources.clusters.slurm_json import SlurmJob, expand, parse_jobs, parse_nodes
 from lucid_pipelines.resources.clusters.slurm_states import OnDisk, observation
@@ -342,3 +342,30 @@ def test_an_adopted_job_has_a_name_of_one_line(name: str) -> None:
     (job,) = parse_jobs(shapes.new_jobs([shapes.job(7, "PENDING", name=name)]))
     held = held_job(job)
     assert 1 <= len(held.name) <= 100 and held.name.isprintable()
+
+
+@pytest.mark.parametrize("write", WRITERS)
+@pytest.mark.parametrize(
+    ("tags", "wanted"),
+    [
+        (SlurmAdoption(), {1}),
+        (SlurmAdoption(comment=None, qos="shared"), {2}),
+        (SlurmAdoption(comment=None, partition="night"), {3}),
+        (SlurmAdoption(qos="shared", partition="night"), {1, 2, 3}),
+        (SlurmAdoption(comment=None), set()),
+    ],
+)
+def test_one_of_a_sites_tags_is_enough(write: Write, tags: SlurmAdoption, wanted: set[int]) -> None:
+    held = {"reason": "JobHeldUser", "nodes": "", "gres_detail": []}
+    jobs = parse_jobs(
+        write(
+            [
+                shapes.job(1, "PENDING", comment="lucid", **held),
+                shapes.job(2, "PENDING", qos="shared", **held),
+                shapes.job(3, "PENDING", partition="night", **held),
+                shapes.job(4, "PENDING", comment="lucid and more", **held),
+                shapes.job(5, "PENDING", qos="shared", partition="night", comment="lucid", reason="Resources"),
+            ]
+        )
+    )
+    assert {job.job_id for job in jobs if tags.wants(job)} == wanted
