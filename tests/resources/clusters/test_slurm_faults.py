@@ -6,6 +6,7 @@ import os
 import pwd
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -372,3 +373,35 @@ def test_a_time_limit_of_slurms_is_told_by_its_name(limited: tuple[SlurmHarness,
     harness, attempt = limited
     harness.patience_s = 90.0
     assert ended(harness, attempt).reason == "timed_out", "Slurm looks at limits twice a minute"
+
+
+def test_a_full_shared_disk_starts_nothing_twice_and_loses_no_end(tmp_path: Path, testbed: SlurmTestbed) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"a small file system can only be mounted by root: {mounted.stderr.strip()}")
+    harness = SlurmHarness(disk, testbed, partitions=("gpu",))
+    try:
+        fills = 'head -c 100000000 /dev/zero > "$LUCID_OUTPUT_DIR/fill" 2> /dev/null; echo unheard; exit 3'
+        record = harness.wait_end(harness.start(fills))
+        assert (record.exit_code, record.reason) == (3, "exited"), "the record of its end had room kept for it"
+        request = harness.shell(f"{RUN_ONCE}; exit 4")
+        with (disk / "fill").open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
+            while True:
+                file.write(bytes(4_096))
+        with pytest.raises(ExternalError, match="launch it again"):
+            harness.slurm.launch(request)
+        assert harness.see(request.attempt_id).sight is Sight.NOT_STARTED
+        for left in disk.rglob("fill"):
+            left.unlink()
+        assert not harness.slurm.launch(request).already
+        assert harness.wait_end(request.attempt_id).exit_code == 4
+        assert harness.wait_output(request.attempt_id, "runs") == "run\n"
+    finally:
+        for left in disk.rglob("fill"):
+            left.unlink()
+        harness.close()
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
