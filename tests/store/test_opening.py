@@ -197,15 +197,43 @@ def test_a_missing_database_is_named(pg_server: PostgresServer, pg_url: str) -> 
         Store.open(pg_url)
 
 
+def drop_connections(server: PostgresServer) -> None:
+    server.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE application_name = 'lucid' AND pid <> pg_backend_pid()"
+    )
+
+
 @pytest.mark.postgres
-def test_a_server_that_drops_connections_is_used_again(pg_server: PostgresServer, pg_url: str) -> None:
+def test_nobody_notices_that_a_server_has_dropped_idle_connections(
+    pg_server: PostgresServer, pg_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lucid_pipelines.store.engine.ASKED_AFTER_IDLE_S", 0.0)
     with Store.open(pg_url) as store:
         job, _ = store.jobs.submit(make_spec(), NOW)
-        pg_server.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE application_name = 'lucid' AND pid <> pg_backend_pid()"
-        )
+        drop_connections(pg_server)
         assert store.jobs.get(job.job_id) == job
+        drop_connections(pg_server)
+        store.jobs.submit(make_spec(name="another"), NOW)
+        assert len(store.jobs.find()) == 2
+
+
+@pytest.mark.postgres
+def test_a_server_that_drops_a_busy_connection_is_used_again(
+    pg_server: PostgresServer, pg_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lucid_pipelines.store.engine.ASKED_AFTER_IDLE_S", 3_600.0)
+    with Store.open(pg_url) as store:
+        job, _ = store.jobs.submit(make_spec(), NOW)
+        drop_connections(pg_server)
+        with pytest.raises(ExternalError):
+            store.jobs.get(job.job_id)
+        assert store.jobs.get(job.job_id) == job
+        drop_connections(pg_server)
+        with pytest.raises(ExternalError):
+            store.jobs.submit(make_spec(name="another"), NOW)
+        store.jobs.submit(make_spec(name="another"), NOW)
+        assert len(store.jobs.find()) == 2
 
 
 @pytest.mark.postgres
