@@ -74,7 +74,11 @@ JOBS = {"first": ("16", "light"), "second": ("12", "heavy"), **{f"short-{i}": ("
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1800)]
 
 
-@pytest.mark.parametrize("window", OPENINGS)
+@pytest.mark.parametrize(
+    # Half a minute each, most of it waiting: one of them here, the others with the long tests.
+    "window",
+    [pytest.param(window, marks=() if window == "split" else pytest.mark.long) for window in OPENINGS],
+)
 def test_a_loop_that_dies_in_a_delicate_moment_is_followed_by_one_that_reaches_the_true_end(
     tmp_path: Path, window: str
 ) -> None:
