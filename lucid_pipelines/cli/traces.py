@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from lucid_pipelines.domain.errors import InputError
+from lucid_pipelines.domain.trace import ClusterSpec
 from lucid_pipelines.traces.clusters import GPUS_PER_NODE, fit_cluster
 from lucid_pipelines.traces.conversion import convert as convert_trace
 from lucid_pipelines.traces.conversion import write_cluster, write_quarantine
@@ -97,6 +98,8 @@ def convert(
         raise InputError("--fit-load and --gpus-per-node make a cluster; name its file with --cluster-out")
     if gpus_per_node is not None and fit_load is None:
         raise InputError("--gpus-per-node goes with --fit-load; without it the cluster is the trace's own")
+    if fit_load is not None and not 0 < fit_load <= 1:
+        raise InputError(f"--fit-load is a share of the GPUs, above 0 and at most 1 (0.7 = 70 %); got {fit_load}")
     with late_progress("reading") as progress:
         loaded = load(
             trace,
@@ -112,7 +115,7 @@ def convert(
             progress=progress,
         )
     if fit_load is not None:
-        loaded = replace(loaded, cluster=fit_cluster(loaded.frame, fit_load, gpus_per_node or GPUS_PER_NODE))
+        loaded = replace(loaded, cluster=_fitted(loaded, fit_load, gpus_per_node or GPUS_PER_NODE))
     written = convert_trace(loaded, out)
     if quarantine is not None:
         write_quarantine(loaded, quarantine)
@@ -180,6 +183,14 @@ def generate(
         written = convert_trace(loaded, out)
     cluster = None if cluster_out is None else write_cluster(loaded, cluster_out)
     _print(_result(loaded, written, cluster), as_json=as_json)
+
+
+def _fitted(trace: LoadedTrace, load_frac: float, gpus_per_node: int) -> ClusterSpec:
+    """A cluster that fits the load, of the trace's own kind of GPU where it tells a single one."""
+    groups = trace.cluster.virtual_clusters.values() if trace.cluster is not None else ()
+    kinds = {(group.gpu_type, group.gpu_memory_mib) for its in groups for group in its}
+    gpu_type, memory_mib = kinds.pop() if len(kinds) == 1 else (None, None)
+    return fit_cluster(trace.frame, load_frac, gpus_per_node, gpu_type=gpu_type, gpu_memory_mib=memory_mib)
 
 
 def _refuse_to_overwrite(trace: str, *outs: Path | None) -> None:

@@ -127,3 +127,22 @@ def test_what_makes_a_cluster_needs_a_file_for_it(tmp_path: Path, wrong: list[st
     with pytest.raises(InputError, match="--cluster-out"):
         RUNNER.invoke(app, ["convert", str(trace), str(out), *wrong], catch_exceptions=False)
     assert not out.exists()
+
+
+def test_a_fitted_cluster_has_the_gpus_that_the_trace_tells(tmp_path: Path) -> None:
+    made, out, cluster = tmp_path / "t.csv", tmp_path / "o.csv", tmp_path / "c.yaml"
+    run_json("generate", made, "--jobs", 100, "--vcs", 2)
+    run_json("convert", made, out, "--cluster-out", cluster, "--fit-load", 0.5)
+    own = load(made).cluster
+    assert own is not None
+    kinds = [
+        {(group.gpu_type, group.gpu_memory_mib) for its in spec.virtual_clusters.values() for group in its}
+        for spec in (own, ClusterSpec.from_yaml(cluster.read_text()))
+    ]
+    assert kinds[0] == kinds[1] and len(kinds[0]) == 1 and None not in next(iter(kinds[0]))
+    with pytest.raises(InputError, match="--fit-load is a share"):
+        RUNNER.invoke(
+            app,
+            ["convert", str(made), str(out), "--cluster-out", str(cluster), "--fit-load", "70"],
+            catch_exceptions=False,
+        )
