@@ -68,7 +68,11 @@ ClusterOutOption = Annotated[
 ]
 FitLoadOption = Annotated[
     float | None,
-    typer.Option(help="Make the cluster of --cluster-out so large that the jobs would occupy this share, 0 to 1."),
+    typer.Option(
+        min=0.01,
+        max=1.0,
+        help="Size the cluster of --cluster-out so that the jobs occupy this share.",
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
@@ -98,8 +102,6 @@ def convert(
         raise InputError("--fit-load and --gpus-per-node make a cluster; name its file with --cluster-out")
     if gpus_per_node is not None and fit_load is None:
         raise InputError("--gpus-per-node goes with --fit-load; without it the cluster is the trace's own")
-    if fit_load is not None and not 0 < fit_load <= 1:
-        raise InputError(f"--fit-load is a share of the GPUs, above 0 and at most 1 (0.7 = 70 %); got {fit_load}")
     with late_progress("reading") as progress:
         loaded = load(
             trace,
@@ -169,7 +171,7 @@ def generate(
     days: Annotated[float, typer.Option(help="Length of the trace.")] = 30.0,
     vcs: Annotated[int, typer.Option(help="How many virtual clusters.")] = 6,
     users: Annotated[int | None, typer.Option(help="How many users; by default the root of the jobs.")] = None,
-    load_frac: Annotated[float, typer.Option("--load", help="Load of the fitted cluster, 0 to 1.")] = 0.7,
+    load_frac: Annotated[float, typer.Option("--load", min=0.01, max=1.0, help="Load of the fitted cluster.")] = 0.7,
     drift: Annotated[float, typer.Option(help="Probability that code changed since its last run.")] = 0.1,
     start: Annotated[datetime, typer.Option(help="First moment, UTC.")] = DEFAULT_START,
     cluster_out: ClusterOutOption = None,

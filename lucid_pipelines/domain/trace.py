@@ -66,6 +66,18 @@ class TraceJob:
     code_fingerprint: str | None = None
     workload_source: str | None = None
 
+    @property
+    def ended_s(self) -> float:
+        """When it ended, as the trace recorded it, or else by its queue and run times."""
+        if self.end_s is not None:
+            return self.end_s
+        return self.submit_s + (self.queue_s or 0.0) + max(self.duration_s, 0.0)
+
+
+def ended_before(jobs: Iterable[TraceJob], moment_s: float) -> tuple[TraceJob, ...]:
+    """What a policy that learns had seen by then, as far as a trace tells."""
+    return tuple(job for job in jobs if job.submit_s < moment_s and job.ended_s <= moment_s)
+
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:

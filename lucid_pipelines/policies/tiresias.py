@@ -107,9 +107,8 @@ class Tiresias(PreemptivePolicy):
 
     def next_pass_s(self, view: ClusterView) -> float | None:
         # A crossing counts once it is exceeded, so one that falls on a round waits for the next.
-        if self.has_stopped:
-            return self._round_after(view.now_s)
-        if self._pending and any([view.vcs[name].queued for name in self._pending if name in view.vcs]):
+        pending = self._pending
+        if self.has_stopped or (pending and any([view.vcs[name].queued for name in pending if name in view.vcs])):
             return self._round_after(view.now_s)
         due = [
             crossings[0][0] for vc in self.queues.busy if (crossings := self._crossings.get(vc)) and view.vcs[vc].queued

@@ -27,7 +27,7 @@ import numpy as np
 
 from lucid_pipelines import __version__
 from lucid_pipelines.domain.errors import InputError, NotFoundError, did_you_mean
-from lucid_pipelines.domain.trace import ClusterSpec, TraceJob
+from lucid_pipelines.domain.trace import ClusterSpec, ended_before
 from lucid_pipelines.domain.view import Forecast
 from lucid_pipelines.settings import ReplaySettings
 from lucid_pipelines.simulation.forecasting import forecast_from_past
@@ -211,7 +211,7 @@ class WeeklyReplays:
                 [policy],
                 partial,
                 predictions=self._predictions,
-                history=self._ended_before(week),
+                history=ended_before(self.trace.jobs, week.start_s),
                 forecast=self._forecast or self._forecast_for(week),
                 pair_table=given.pairs,
                 profile_table=given.profile_table,
@@ -233,10 +233,6 @@ class WeeklyReplays:
         return WeekResult(
             stored.week, stored.policy, stored.summary, stored.jct_s, stored.held_frac, folder, is_new=True
         )
-
-    def _ended_before(self, week: Week) -> list[TraceJob]:
-        """Jobs that had ended when the week began, by what the trace recorded."""
-        return [job for job in self.trace.jobs if job.submit_s < week.start_s and _end_s(job) <= week.start_s]
 
     def _forecast_for(self, week: Week) -> Forecast:
         near = [job for job in self.trace.jobs if week.start_s - WEEK_S <= job.submit_s < week.start_s + WEEK_S]
@@ -292,10 +288,6 @@ def _is_taken(place: IO[str]) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _end_s(job: TraceJob) -> float:
-    return job.end_s if job.end_s is not None else job.submit_s + (job.queue_s or 0.0) + job.duration_s
 
 
 def _sweep(folder: Path) -> None:

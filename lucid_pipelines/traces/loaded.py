@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lucid_pipelines.domain.trace import ClusterSpec, TraceJob, TraceState
+from lucid_pipelines.domain.trace import ClusterSpec, TraceJob, TraceState, ended_before
 from lucid_pipelines.traces.collector import CATEGORY_COLUMNS
 
 JOB_FIELDS = tuple(field.name for field in fields(TraceJob))
@@ -38,8 +38,8 @@ class LoadedTrace:
         has_calendar: whether ``submit_s`` counts from 1970-01-01 UTC; otherwise from the trace's own zero.
         cluster: the cluster that the trace was recorded on, where the files beside it tell.
         metadata: facts for the header of converted files; ``synthetic`` is true for generated traces.
-        past: rows like those of ``frame`` that had ended when the selected window began, as far as the trace tells:
-            what a policy that learns had seen by then; ``None`` without a window.
+        starts_s, before: begin of the selected window, and rows like those of ``frame`` from before it; ``None``
+            without one.
     """
 
     format: str
@@ -55,7 +55,8 @@ class LoadedTrace:
     notes: tuple[str, ...] = ()
     cluster: ClusterSpec | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    past: pd.DataFrame | None = None
+    starts_s: float | None = None
+    before: pd.DataFrame | None = None
 
     @cached_property
     def jobs(self) -> tuple[TraceJob, ...]:
@@ -65,7 +66,9 @@ class LoadedTrace:
     @cached_property
     def past_jobs(self) -> tuple[TraceJob, ...]:
         """What had ended when the selected window began; empty without one."""
-        return () if self.past is None else jobs_of(self.past)
+        if self.before is None or self.starts_s is None:
+            return ()
+        return ended_before(jobs_of(self.before), self.starts_s)
 
     @property
     def job_count(self) -> int:

@@ -16,7 +16,7 @@ from lucid_pipelines.traces.files import Progress
 from lucid_pipelines.traces.loaded import LoadedTrace
 from lucid_pipelines.traces.profiles import ProfileTable, read_profiles
 from lucid_pipelines.traces.registry import loader_of
-from lucid_pipelines.traces.select import Moment, ended_before, moment_s, scale_load, select_vcs, select_window
+from lucid_pipelines.traces.select import Moment, moment_s, scale_load, select_vcs, select_window
 from lucid_pipelines.traces.table import Loader, ReadContext
 from lucid_pipelines.traces.workloads import assign_workloads
 
@@ -66,16 +66,18 @@ def load(
         table = workloads if isinstance(workloads, ProfileTable) else read_profiles(workloads)
         frame = assign_workloads(frame, table, seed)
     left_out: Counter[str] = Counter()
-    past: pd.DataFrame | None = None
+    starts_s: float | None = None
+    before: pd.DataFrame | None = None
     if start is not None or end is not None:
         bounds = [None if b is None else moment_s(b, zone, has_calendar=has_calendar) for b in (start, end)]
         if bounds[0] is not None and bounds[1] is not None and bounds[0] >= bounds[1]:
             raise InputError(f"the window must end after it starts; got {start} to {end}")
-        past = None if bounds[0] is None else ended_before(frame, bounds[0])
+        starts_s = bounds[0]
+        before = None if starts_s is None else select_window(frame, None, starts_s, Counter())
         frame = select_window(frame, bounds[0], bounds[1], left_out)
     if vcs is not None:
         frame = select_vcs(frame, vcs, left_out)
-        past = None if past is None else select_vcs(past, vcs, Counter())
+        before = None if before is None else select_vcs(before, vcs, Counter())
     if scale is not None:
         frame = scale_load(frame, scale, seed, left_out)
     cluster = _cluster(loader, context)
@@ -93,7 +95,8 @@ def load(
         notes=(*context.notes, *_cluster_notes(cluster, frame)),
         cluster=cluster,
         metadata=context.metadata,
-        past=past,
+        starts_s=starts_s,
+        before=before,
     )
 
 

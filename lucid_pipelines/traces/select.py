@@ -12,7 +12,7 @@ import pandas as pd
 
 from lucid_pipelines.domain.errors import InputError, did_you_mean
 from lucid_pipelines.traces.cells import seconds_of
-from lucid_pipelines.traces.frames import column, floats, rows
+from lucid_pipelines.traces.frames import column, rows
 
 Moment = datetime | str | float | int
 """A bound in time: a date or time (UTC, or the zone in which the trace was read, when it has no offset), or
@@ -48,14 +48,6 @@ def select_window(
     if end_s is not None:
         keep &= frame["submit_s"].to_numpy() < end_s
     return _keep(frame, keep, "outside_window", left_out)
-
-
-def ended_before(frame: pd.DataFrame, moment_s: float) -> pd.DataFrame:
-    """Jobs that had ended at a moment, by the end that the trace recorded, else by its queue and run times."""
-    counted_s = floats(frame, "submit_s") + np.nan_to_num(floats(frame, "queue_s")) + floats(frame, "duration_s")
-    recorded_s = floats(frame, "end_s")
-    end_s = np.where(np.isnan(recorded_s), counted_s, recorded_s)
-    return rows(frame, (floats(frame, "submit_s") < moment_s) & (end_s <= moment_s))
 
 
 def select_vcs(frame: pd.DataFrame, vcs: Collection[str], left_out: Counter[str]) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from lucid_pipelines.domain.errors import InputError
-from lucid_pipelines.domain.trace import ClusterSpec, TraceJob
+from lucid_pipelines.domain.trace import ClusterSpec, TraceJob, ended_before
 
 MIN_JOBS = 50
 """A piece with fewer jobs says nothing."""
@@ -127,10 +127,6 @@ def _piece(
         name,
         chosen,
         cluster,
-        tuple(job for job in jobs if _end_s(job) < begin),
+        ended_before(jobs, begin),
         {days: {k: v for k, v in table.items() if k in ids} for days, table in (predictions or {}).items()},
     )
-
-
-def _end_s(job: TraceJob) -> float:
-    return job.end_s if job.end_s is not None else job.submit_s + (job.queue_s or 0.0) + max(job.duration_s, 0.0)

@@ -140,9 +140,13 @@ def test_a_fitted_cluster_has_the_gpus_that_the_trace_tells(tmp_path: Path) -> N
         for spec in (own, ClusterSpec.from_yaml(cluster.read_text()))
     ]
     assert kinds[0] == kinds[1] and len(kinds[0]) == 1 and None not in next(iter(kinds[0]))
-    with pytest.raises(InputError, match="--fit-load is a share"):
-        RUNNER.invoke(
-            app,
-            ["convert", str(made), str(out), "--cluster-out", str(cluster), "--fit-load", "70"],
-            catch_exceptions=False,
-        )
+
+
+@pytest.mark.parametrize("command", [("convert", "--fit-load"), ("generate", "--load")])
+def test_a_load_is_a_share_and_the_option_is_named(tmp_path: Path, command: tuple[str, str]) -> None:
+    trace, out = write_sample(tmp_path, "helios"), tmp_path / "out.csv"
+    files = [trace, out] if command[0] == "convert" else [out]
+    for wrong in ("70", "0"):
+        told = RUNNER.invoke(app, [command[0], *map(str, files), command[1], wrong])
+        assert told.exit_code == 2 and not out.exists()
+        assert f"value for '{command[1]}'" in told.output
